@@ -1,5 +1,5 @@
-// A sweep with each cost of points beside one with squared distances, n = m points of d dimensions and 10 classes:
-// `point_costs [cpu|cuda [N [D [SWEEPS]]]]`, a table on stdout. Medians of 5 solves without a tolerance.
+// A sweep with each cost of points beside one with squared distances, n = m points of d dimensions and 10 to 1000
+// classes: `point_costs [cpu|cuda [N [D [SWEEPS]]]]`, a table on stdout. Medians of 5 solves without a tolerance.
 #include <fmt/format.h>
 #include <monge/monge.hpp>
 
@@ -31,13 +31,9 @@ int main(int argc, char** argv) {
   auto const argument = [&](int k, int standard) { return argc > k ? std::atoi(argv[k]) : standard; };
   bool const cuda = argc > 1 && std::string_view(argv[1]) == "cuda";
   Context const context = cuda ? Context::cuda() : Context::cpu();
-  std::int64_t const n = argument(2, cuda ? 10000 : 2000), d = argument(3, 64), classes = 10;
+  std::int64_t const n = argument(2, cuda ? 10000 : 2000), d = argument(3, 64);
   oracle::Random random(1);
   std::vector<double> const x = oracle::gaussian_points(n, d, random), y = oracle::gaussian_points(n, d, random, 0.2);
-  std::vector<double> table(classes * classes);
-  for (double& entry : table) entry = random.uniform(0, static_cast<double>(d));
-  std::vector<std::int64_t> labels(n);
-  for (std::int64_t& label : labels) label = static_cast<std::int64_t>(random.uniform(0, classes));
   PointCloud const plain{{x.data(), n, d}, {y.data(), n, d}, 1.0 / static_cast<double>(d)};
 
   std::vector<std::pair<std::string, PointCloud>> costs;
@@ -46,8 +42,18 @@ int main(int argc, char** argv) {
     costs.back().second.cost_function = function;
     costs.back().second.p = 3;
   }
-  costs.emplace_back("labels", plain);
-  costs.back().second.labels = {{labels.data(), n}, {labels.data(), n}, {table.data(), classes, classes}, plain.scale};
+  constexpr std::int64_t kClasses[] = {10, 100, 1000};
+  std::array<std::vector<double>, std::size(kClasses)> tables;
+  std::array<std::vector<std::int64_t>, std::size(kClasses)> labels;
+  for (std::size_t c = 0; c < std::size(kClasses); ++c) {
+    std::int64_t const classes = kClasses[c];
+    for (std::int64_t k = 0; k < classes * classes; ++k) tables[c].push_back(random.uniform(0, static_cast<double>(d)));
+    for (std::int64_t i = 0; i < n; ++i)
+      labels[c].push_back(static_cast<std::int64_t>(random.uniform(0, static_cast<double>(classes))));
+    costs.emplace_back(fmt::format("labels, {} classes", classes), plain);
+    IndexView const of{labels[c].data(), n};
+    costs.back().second.labels = {of, of, {tables[c].data(), classes, classes}, plain.scale};
+  }
 
   fmt::print("n\td\tprecision\tcost\tms\tof sqeuclidean\n");
   for (Precision const precision : {Precision::float32, Precision::float64}) {

@@ -32,7 +32,7 @@ constexpr bool has_point_derivatives(CostFunction function) {
 struct Labels {
   IndexView x;          ///< n labels in [0, rows of W). Empty x and y: no labels.
   IndexView y;          ///< m labels in [0, columns of W).
-  MatrixView cost;      ///< W. It adds min(rows, columns) coordinates to each point, so it should be small.
+  MatrixView cost;      ///< W. On CUDA it adds min(rows, columns) coordinates to each point: classes should be few.
   double weight = 1.0;  ///< Finite.
 
   bool empty() const { return x.empty() && y.empty() && cost.rows() == 0 && cost.columns() == 0; }

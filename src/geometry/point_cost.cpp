@@ -12,40 +12,26 @@ namespace monge {
 
 namespace {
 
-std::shared_ptr<LabelFeatures const> label_features(MatrixView cost, double weight, double product) {
-  std::int64_t const rows = cost.rows(), columns = cost.columns();
-  LabelFeatures features;
-  features.width = std::min(rows, columns);
+std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight) {
+  LabelCosts labels;
+  labels.rows = cost.rows();
+  labels.columns = cost.columns();
   double least = std::numeric_limits<double>::infinity(), most = -least;
-  std::vector<double> scaled;  // weight W / product, row by row.
   with_data(cost, [&](auto const* data) {
-    for (std::int64_t k = 0; k < rows; ++k) {
-      for (std::int64_t l = 0; l < columns; ++l) {
+    for (std::int64_t k = 0; k < labels.rows; ++k) {
+      for (std::int64_t l = 0; l < labels.columns; ++l) {
         double const value = weight * static_cast<double>(data[k * cost.row_stride() + l]);
         require(std::isfinite(value), "label_cost: row {}, column {} is {}; must be finite, times label_weight too", k,
                 l, data[k * cost.row_stride() + l]);
         least = std::min(least, value);
         most = std::max(most, value);
-        scaled.push_back(value / product);
+        labels.cost.push_back(value);
       }
     }
   });
-  features.range = most - least;
-  require(std::isfinite(features.range), "label_cost: ranges from {} to {}; the difference must be finite", least,
-          most);
-  // The label coordinates of both sides have one size: that of the points' coordinates where points and labels cost
-  // alike. The size is a power of two, so the division is exact.
-  double const size = features.range > 0 ? std::exp2(std::round(std::log2(features.range / std::abs(product)) / 2)) : 1;
-  bool const across = columns <= rows;  // The columns have unit vectors.
-  auto& table = across ? features.x : features.y;
-  auto& units = across ? features.y : features.x;
-  for (std::int64_t r = 0; r < std::max(rows, columns); ++r) {
-    for (std::int64_t k = 0; k < features.width; ++k)
-      table.push_back(scaled[static_cast<std::size_t>(across ? r * columns + k : k * columns + r)] / size);
-  }
-  units.assign(static_cast<std::size_t>(features.width * features.width), 0.0);
-  for (std::int64_t k = 0; k < features.width; ++k) units[static_cast<std::size_t>(k * (features.width + 1))] = size;
-  return std::make_shared<LabelFeatures>(std::move(features));
+  labels.range = most - least;
+  require(std::isfinite(labels.range), "label_cost: ranges from {} to {}; the difference must be finite", least, most);
+  return std::make_shared<LabelCosts>(std::move(labels));
 }
 
 }  // namespace
@@ -58,7 +44,28 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
   if (is_distance()) return;
   product = function == CostFunction::sqeuclidean ? -2 * scale : -scale;
   if (function != CostFunction::dot) square = -product / 2;
-  if (!clouds.labels.empty()) labels = label_features(label_cost, clouds.labels.weight, product);
+  if (!clouds.labels.empty()) labels = label_costs(label_cost, clouds.labels.weight);
+}
+
+std::vector<double> PointCost::label_features(Side side) const {
+  std::int64_t const width = labels->width();
+  // The label coordinates of both sides have one size: that of the points' coordinates where points and labels cost
+  // alike. The size is a power of two, so the division is exact.
+  double const size = labels->range > 0 ? std::exp2(std::round(std::log2(labels->range / std::abs(product)) / 2)) : 1;
+  bool const across = labels->columns <= labels->rows;  // The columns have unit vectors.
+  std::vector<double> result;
+  if (across == (side == Side::columns)) {
+    result.assign(static_cast<std::size_t>(width * width), 0.0);
+    for (std::int64_t k = 0; k < width; ++k) result[static_cast<std::size_t>(k * (width + 1))] = size;
+    return result;
+  }
+  for (std::int64_t r = 0; r < std::max(labels->rows, labels->columns); ++r) {
+    for (std::int64_t k = 0; k < width; ++k) {
+      std::int64_t const at = across ? r * labels->columns + k : k * labels->columns + r;
+      result.push_back(labels->cost[static_cast<std::size_t>(at)] / product / size);
+    }
+  }
+  return result;
 }
 
 PointForm PointCost::form() const {

@@ -1,18 +1,22 @@
 // The cost of two points, as both backends make it (docs/math.md, section 12).
 //
-// A kernel reads the features of a point: its coordinates, divided by their length for the cosine, and the coordinates
-// of its label. In features, a cost function with inner products is
+// A kernel reads the features of a point: its coordinates, divided by their length for the cosine. In features, a cost
+// function with inner products is
 //
-//   C_ij = square (|x_i|^2 + |y_j|^2) + product <x_i, y_j> + product <u_i, v_j>
+//   C_ij = square (|x_i|^2 + |y_j|^2) + product <x_i, y_j> + label_cost_ij
 //
-// with coordinates x, y of the points and u, v of the labels. With square = -product / 2 a translation of all points
-// changes no cost; with square = 0, and for labels, centring leaves terms of one point in the shifts.
+// With square = -product / 2 a translation of all points changes no cost; with square = 0, and for labels, centring
+// leaves terms of one point in the shifts. The CPU looks the cost of two labels up in a table. On CUDA labels have
+// coordinates u, v, which are features, too: label_cost_ij = product <u_i, v_j>.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
 
 #include <monge/geometry.hpp>
+
+#include "backend/side.hpp"
 
 namespace monge {
 
@@ -21,11 +25,15 @@ constexpr bool has_products(CostFunction function) {
   return function != CostFunction::euclidean && function != CostFunction::p_norm;
 }
 
-/// The coordinates of labels: a row for each class of a side. Their products are weight W / product.
-struct LabelFeatures {
-  std::int64_t width = 0;
-  std::vector<double> x, y;
-  double range = 0;  // Largest less smallest weight W.
+/// The costs between the classes of x and those of y.
+struct LabelCosts {
+  std::int64_t rows = 0, columns = 0;
+  std::vector<double> cost;  // weight W, row by row.
+  double range = 0;          // Largest less smallest cost.
+
+  std::int64_t classes(Side side) const { return side == Side::rows ? rows : columns; }
+  /// Coordinates of a label.
+  std::int64_t width() const { return std::min(rows, columns); }
 };
 
 /// How a cost depends on points that are given by coordinates:
@@ -45,30 +53,28 @@ struct PointCost {
   double p;           // Of distances: 2 for the Euclidean one. Infinity: the largest difference.
   double square = 0;  // See above; both are 0 for distances.
   double product = 0;
-  std::int64_t dimension;                       // Coordinates of a point.
-  std::shared_ptr<LabelFeatures const> labels;  // Null where there are none.
+  std::int64_t dimension;                    // Coordinates of a point.
+  std::shared_ptr<LabelCosts const> labels;  // Null where there are none.
 
-  std::int64_t features() const { return dimension + (labels ? labels->width : 0); }
+  /// Coordinates of a point and its label.
+  std::int64_t features() const { return dimension + (labels ? labels->width() : 0); }
+  /// The coordinates of the labels of one side, a row for each class.
+  std::vector<double> label_features(Side side) const;
   bool is_distance() const { return !has_products(function); }
-  /// Whether translating both clouds changes no cost. The packing of a cloud is then independent of the other's place.
-  bool is_invariant() const { return square != 0 && !labels; }
-  /// The factor of a feature in the shifts of one side's points, given this feature's centres on both sides.
-  double lean(std::int64_t feature, double own, double other) const {
-    return product * (is_invariant(feature) ? other - own : other);
-  }
-  /// One feature's part of the constant of the shifts. Each side has half of it, so their weighted means are equal.
-  double constant(std::int64_t feature, double mu, double nu) const {
-    return is_invariant(feature) ? square * (mu - nu) * (mu - nu) : product * mu * nu;
+  /// Whether translating both clouds changes no cost of points. The packing of a cloud is then independent of the
+  /// other's place.
+  bool is_invariant() const { return square != 0; }
+  /// The factor of a coordinate in the shifts of one side's points, given this coordinate's centres on both sides.
+  double lean(double own, double other) const { return product * (is_invariant() ? other - own : other); }
+  /// One coordinate's part of the constant of the shifts. Each side has half of it, so their weighted means are equal.
+  double constant(double mu, double nu) const {
+    return is_invariant() ? square * (mu - nu) * (mu - nu) : product * mu * nu;
   }
   /// Throws unsupported for costs that have none: the cosine, and distances.
   PointForm form() const;
   /// A bound on centred costs and on their differences, given the largest |x|^2 of each side's centred points. Infinite
   /// if squares or products may exceed `most`, the largest number of the arithmetic.
   double bound(double largest_square_x, double largest_square_y, double most) const;
-
- private:
-  /// Translating both clouds along it changes no cost.
-  bool is_invariant(std::int64_t feature) const { return square != 0 && feature < dimension; }
 };
 
 /// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".

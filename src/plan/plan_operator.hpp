@@ -136,8 +136,7 @@ class PlanOperator : public PlanProducts, public PlanEntries, public PlanPoints 
   virtual void set_transforms(Vector const& f_plus, Vector const& g_plus) = 0;
   /// <C, P>, in the arithmetic of this operator.
   virtual double transport_cost() = 0;
-  /// The labels' part of <C, P>, sum_ij P_ij weight W[l_i, l_j], by a product as wide as the label features; 0 without
-  /// labels.
+  /// The labels' part of <C, P>, sum_ij P_ij weight W[l_i, l_j]; 0 without labels.
   virtual double label_cost() = 0;
   virtual void weight_terms(Side side, double penalty, WeightTerms const& out) = 0;
   /// The plan of the same potentials at another eps.

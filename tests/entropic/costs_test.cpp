@@ -157,5 +157,52 @@ TEST_P(StridedLabels, and_a_transposed_label_cost_change_nothing) {
   EXPECT_NEAR(other.report().mean_cost, expected.report().mean_cost, 1e-12 * std::abs(expected.report().mean_cost));
 }
 
+using LabelClasses = BackendTest;
+MONGE_FOR_EACH_POINT_TARGET(LabelClasses);
+
+TEST_P(LabelClasses, may_be_any_number) {
+  if (GetParam().device == DeviceType::cuda) GTEST_SKIP() << "labels are coordinates on CUDA: classes should be few";
+  for (Recipe const& recipe : {Recipe{.n = 61, .m = 47, .d = 3, .weights = Weights::with_zeros},
+                               Recipe{.n = 35, .m = 70, .d = 19, .weights = Weights::skewed, .scale = 3},
+                               Recipe{.n = 1, .m = 33, .d = 40, .storage = DataType::float32}}) {
+    for (std::int64_t const classes : {1, 2, 100, 1000}) {
+      for (double const offset : {0.0, 1e6}) {
+        SCOPED_TRACE(testing::Message() << recipe << ", " << classes << " classes, offset " << offset);
+        Problem problem = oracle::make_problem(recipe);
+        Random random(5);
+        std::int64_t const rows = classes, columns = classes + 3;
+        std::vector<double> cost(rows * columns);
+        for (double& entry : cost) entry = offset + random.uniform(0, 2 * static_cast<double>(recipe.d));
+        problem.label_cost = Stored(cost, rows, columns, DataType::float64, 2);
+        problem.label_weight = 1.5;
+        for (std::int64_t i = 0; i < recipe.n; ++i)
+          problem.labels_x.push_back(static_cast<std::int64_t>(random.uniform(0, static_cast<double>(rows))));
+        for (std::int64_t j = 0; j < recipe.m; ++j)
+          problem.labels_y.push_back(static_cast<std::int64_t>(random.uniform(0, static_cast<double>(columns))));
+        double const spread = Magnitudes(problem).spread(), eps = 0.05 * spread;
+        Plan const plan = solve(context(), problem.geometry(), problem.a, problem.b,
+                                {.eps = eps, .tolerance = is_float64() ? 1e-8 : 1e-3, .precision = precision()});
+        EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+        Potentials const potentials = potentials_of(plan);
+        expect_report_matches(plan.report(), problem, eps, potentials);
+
+        // An entry of P is off by the roundings of a score in its logit, at most those of the spread over eps.
+        Vector const entries = Dense(problem).plan(eps, potentials);
+        Real truth = 0, size = 0;
+        for (std::int64_t e = 0; e < recipe.n * recipe.m; ++e) {
+          Real const term =
+              entries[e] * cost[problem.labels_x[e / recipe.m] * columns + problem.labels_y[e % recipe.m]];
+          truth += term;
+          size += std::abs(term);
+        }
+        double const unit = oracle::arithmetic({GetParam().device}, precision(), problem).product;
+        double const potential = 0x1p-52 * offset * problem.label_weight / eps;
+        EXPECT_NEAR(plan.gradients({}, {.error_iterations = 0}).label_weight, truth,
+                    size * (4 * unit * spread / eps + potential));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace monge::oracle

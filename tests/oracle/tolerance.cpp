@@ -28,12 +28,12 @@ std::vector<double> centre(std::vector<double> const& points, std::vector<double
 
 }  // namespace
 
-Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs costs) {
+Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs costs, std::int64_t classes) {
   double const unit = precision == Precision::float64 ? 0x1p-53 : 0x1p-24;
   if (d == 0 || !has_points(costs)) return {unit, kStored * unit};
   if (costs == Costs::euclidean || costs == Costs::p_norm) return {unit, (kPower + std::sqrt(d)) * unit};
   bool const differences = d <= 8 && (costs == Costs::points || costs == Costs::cosine);
-  if (costs == Costs::labels) d += std::min(kClasses[0], kClasses[1]);
+  if (costs == Costs::labels) d += classes;
   if (precision == Precision::float64) return {0x1p-53, kProduct * 0x1p-53 * std::sqrt(d)};
   double const single = kProduct * 0x1p-24 * std::sqrt(d);
   if (device.type == DeviceType::cpu || differences) return {0x1p-24, single};
@@ -59,7 +59,8 @@ Arithmetic arithmetic(Device device, Precision precision, Problem const& problem
         return Costs::points;
     }
   };
-  return arithmetic(device, precision, problem.d(), costs());
+  return arithmetic(device, precision, problem.d(), costs(),
+                    std::min(problem.label_cost.rows(), problem.label_cost.columns()));
 }
 
 Magnitudes::Magnitudes(Problem const& problem) {
@@ -215,7 +216,7 @@ void Magnitudes::measure_labels(Problem const& problem, double& score) {
   double const range = w * (*most - *least);
   offset_ += w * std::max(std::abs(*least), std::abs(*most));
   spread_ += range;
-  score = range * std::sqrt(2.0 * static_cast<double>(std::min(rows, columns)));
+  score = range * std::max(2.0, std::sqrt(2.0 * static_cast<double>(std::min(rows, columns))));
 }
 
 double Magnitudes::radius(Side side) const {

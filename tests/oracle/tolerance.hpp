@@ -17,8 +17,9 @@
 // Other costs of points (docs/math.md, section 12) are C'_ij = q (|x'_i|^2 + |y'_j|^2) + phi <x'_i, y'_j>. The cosine
 // has the points divided by their lengths, q = s / 2 and phi = -s; each is off by 2^-53 of its length, 1, so C by 2 s
 // 2^-53 |x - y|. The dot product has q = 0, phi = -s and shifts phi (<x'_i, nu> + <mu, nu> / 2) and phi (<mu, y'_j> +
-// <mu, nu> / 2). Labels add their W'_ij, its weighted means taken from it, as a further part of the product: with any
-// factors whose product is W' and which are of one size, |u_i| |v_j| is at most the range of W times sqrt(2 classes).
+// <mu, nu> / 2). Labels add their W'_ij, its weighted means taken from it. On CUDA it is a further part of the product:
+// with any factors whose product is W' and which are of one size, |u_i| |v_j| is at most the range of W times sqrt(2
+// classes). The CPU adds it as it is, at most twice the range.
 //
 // Distances have no shifts, and both clouds are centred at the mean of x. Rounding the coordinates moves one by at most
 // u (|x'_i| + |y'_j|), which also bounds it. A sum of d powers and its root add (sqrt(d) + 8) u of it.
@@ -60,6 +61,7 @@
 // The constants below were set so that the largest error of a single operator over the whole suite is between 0.1 and
 // 0.7 of its tolerance: a bit of precision lost in a kernel shows. Sequences of sweeps are bounded far more loosely.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -74,8 +76,9 @@ struct Arithmetic {
   double product;  ///< Of <x', y'>, relative to |x'| |y'|; of C', relative to it.
 };
 
-/// d = 0 stands for a cost matrix.
-Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs costs = Costs::points);
+/// d = 0 stands for a cost matrix. Labels of `classes` classes are as many coordinates on CUDA, one term on the CPU.
+Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs costs = Costs::points,
+                      std::int64_t classes = std::min(kClasses[0], kClasses[1]));
 Arithmetic arithmetic(Device device, Precision precision, Problem const& problem);
 
 /// The centred problem: what magnitudes an operator meets.

@@ -38,13 +38,29 @@ struct StoredCosts {
   double origin, unit;      // The unit is a power of two near the range of the costs, so that scores fit in T.
 };
 
+/// The type of a label in a vector beside numbers of T.
+template <class T>
+using LabelIndex = std::conditional_t<std::is_same_v<T, float>, std::int32_t, std::int64_t>;
+
+/// A score of two labelled points has the further term table[label of the row, label of the column].
+template <class T>
+struct LabelTable {
+  T const* table = nullptr;  // Null without labels.
+  std::int64_t row_stride = 0;
+  LabelIndex<T> const* rows = nullptr;  // Of the points, padded to whole panels, as are `columns`.
+  LabelIndex<T> const* columns = nullptr;
+
+  T const* row(std::int64_t i) const { return table + rows[i] * row_stride; }
+};
+
 /// The scores of stripes, whose rows are the points of one side and whose columns are those of the other.
 template <class T>
 struct ScoreSource {
   ScoreForm form;                         // Never `kept`.
   PackedPoints<T> const* rows = nullptr;  // Null for stored scores.
   PackedPoints<T> const* columns = nullptr;
-  double p = 2;  // For distances.
+  double p = 2;               // For distances.
+  LabelTable<T> labels = {};  // For products and differences.
   StoredCosts stored = {};
 
   /// Coordinates of a score.
@@ -53,14 +69,14 @@ struct ScoreSource {
   std::int64_t scratch() const { return rows == nullptr ? kPanel<T> : rows->dimension; }
 };
 
-/// Points as values of a product: x_i = centre + x'_i. Packed coordinates outside first, ..., first + size of centre -
-/// 1 belong to other features.
+/// Points as values of a product: x_i = centre + x'_i.
 template <class T>
 struct PointValues {
   PackedPoints<T> const* packed;
   std::span<double const> centre;
-  std::int64_t first = 0;  // First packed coordinate.
 };
+
+struct PointLabels;  // cpu/geometry/point_labels.hpp
 
 /// The other precision.
 template <class T>
@@ -97,8 +113,8 @@ class Costs {
   /// Throws unsupported if costs have no points.
   virtual PointValues<T> points(Side side) const = 0;
   virtual PointForm point_form() const = 0;
-  /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
-  virtual PointValues<T> labels(Side) const { return {}; }
+  /// Null without labels.
+  virtual PointLabels const* labels() const { return nullptr; }
 
  protected:
   double mean_ = std::numeric_limits<double>::quiet_NaN();

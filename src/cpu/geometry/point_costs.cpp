@@ -20,11 +20,6 @@ ScoreForm form_for(PointCost const& cost) {
                                                                               : ScoreForm::products;
 }
 
-std::span<double const> classes_of(PointCost const& cost, Side side) {
-  if (!cost.labels) return {};
-  return side == Side::rows ? cost.labels->x : cost.labels->y;
-}
-
 }  // namespace
 
 template <class T>
@@ -34,14 +29,12 @@ PointCosts<T>::PointCosts(std::int64_t n, std::int64_t m, PointCost cost)
 template <class T>
 PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b)
     : PointCosts(geometry.x.rows(), geometry.y.rows(), PointCost(geometry, geometry.labels.cost)) {
-  Features const x(cost_, "x", geometry.x, geometry.labels.x, classes_of(cost_, Side::rows));
-  Features const y(cost_, "y", geometry.y, geometry.labels.y, classes_of(cost_, Side::columns));
+  Features const x(cost_, "x", geometry.x), y(cost_, "y", geometry.y);
   std::vector<double> mu = centre_of("x", x.view(), a), nu = centre_of("y", y.view(), b);
   if (cost_.is_distance()) nu = mu;  // Distances have no shifts that could hold the difference of the centres.
   auto const mean_square = [&](MatrixView features, std::vector<double> const& centre,
                                std::span<double const> weights) {
-    std::span const coordinates = std::span(centre).first(static_cast<std::size_t>(cost_.dimension));
-    return cost_.square != 0 ? mean_squared_distance(features, coordinates, weights) : 0;
+    return cost_.square != 0 ? mean_squared_distance(features, centre, weights) : 0;
   };
   double const of_x = mean_square(x.view(), mu, a), of_y = mean_square(y.view(), nu, b);
   clouds_[0] = packed(x.view(), std::move(mu), of_x);
@@ -55,6 +48,30 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   if (cost_.is_distance()) return;
   // Centred points have mean 0, so only the constant of the shifts contributes to the mean.
   this->mean_ = constant() + cost_.square * (of_x + of_y);
+  add_labels(geometry, a, b);
+}
+
+template <class T>
+void PointCosts<T>::use_labels(std::shared_ptr<PointLabels const> labels) {
+  labels_ = std::move(labels);
+  if (!labels_) return;
+  for (Side const side : kSides) {
+    int const s = static_cast<int>(side);
+    packed_labels_[s] = cpu::pack_labels<T>(labels_->of[s]);
+    label_scores_[s] = std::make_shared<std::vector<T>>(cpu::label_scores<T>(*labels_, side, factor()));
+  }
+}
+
+template <class T>
+void PointCosts<T>::add_labels(PointCloud const& geometry, std::span<double const> a, std::span<double const> b) {
+  if (!cost_.labels) return;
+  use_labels(std::make_shared<PointLabels>(cost_.labels, geometry.labels, a, b));
+  for (Side const side : kSides) {
+    int const s = static_cast<int>(side);
+    for (std::size_t i = 0; i < shift_[s].size(); ++i)
+      shift_[s][i] += labels_->shift[s][static_cast<std::size_t>(labels_->of[s][i])];
+  }
+  this->mean_ += labels_->mean;
 }
 
 template <class T>
@@ -64,7 +81,8 @@ PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> r
       cost_(like.cost_),
       form_(like.form_),
       clouds_{std::move(rows), std::move(columns)},
-      undirected_{like.undirected_[0], like.undirected_[1]} {}
+      undirected_{like.undirected_[0], like.undirected_[1]},
+      label_scores_{like.label_scores_[0], like.label_scores_[1]} {}
 
 /// Adds the norms of the packed points to a cloud.
 template <class T>
@@ -114,44 +132,43 @@ std::shared_ptr<Costs<Other<T>> const> PointCosts<T>::twin(Geometry const& geome
     if (is_self && !of_rows) {
       result->clouds_[1] = result->clouds_[0];
     } else {
-      Features const features(cost_, of_rows ? "x" : "y", points, of_rows ? clouds.labels.x : clouds.labels.y,
-                              classes_of(cost_, side));
+      Features const features(cost_, of_rows ? "x" : "y", points);
       result->clouds_[s] = result->packed(features.view(), cloud(side).centre, cloud(side).mean_square);
     }
     if (undirected_[s]) result->undirected_[s] = result->undirected(points, undirected_[s]->centre);
     result->shift_[s] = shift_[s];
   }
   result->mean_ = this->mean_;
+  result->use_labels(labels_);
   return result;
 }
 
 template <class T>
 std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geometry, std::span<double const> a,
                                                          PointCosts const& like, Side side) {
-  // These costs depend neither on the other cloud's centre nor on its features.
-  if (like.cost_.is_invariant()) {
+  std::shared_ptr<PointCosts> result;
+  if (like.cost_.is_invariant()) {  // The packed cloud does not depend on the other cloud's centre.
     std::shared_ptr<Cloud const> const& cloud = like.clouds_[static_cast<int>(side)];
-    std::shared_ptr<PointCosts> result(new PointCosts(like, cloud, cloud));
+    result.reset(new PointCosts(like, cloud, cloud));
     for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);
     result->mean_ = 2 * like.cost_.square * cloud->mean_square;
     for (std::shared_ptr<Cloud const>& undirected : result->undirected_)
       undirected = like.undirected_[static_cast<int>(side)];
-    return result;
+    result->add_labels(geometry, a, a);
+  } else {
+    result = std::make_shared<PointCosts>(geometry, a, a);
+    result->clouds_[1] = result->clouds_[0];
   }
-  auto const result = std::make_shared<PointCosts>(geometry, a, a);
   auto& [rows, columns] = result->shift_;  // Equal up to rounding: the cost is symmetric.
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = columns[i] = (rows[i] + columns[i]) / 2;
-  if (!result->cost_.labels) result->clouds_[1] = result->clouds_[0];
   return result;
 }
 
 template <class T>
 double PointCosts<T>::constant() const {
   double sum = 0;
-  for (std::int64_t k = 0; k < cost_.features(); ++k) {
-    std::size_t const f = static_cast<std::size_t>(k);
-    sum += cost_.constant(k, cloud(Side::rows).centre[f], cloud(Side::columns).centre[f]);
-  }
+  for (std::size_t k = 0; k < cloud(Side::rows).centre.size(); ++k)
+    sum += cost_.constant(cloud(Side::rows).centre[k], cloud(Side::columns).centre[k]);
   return sum;
 }
 
@@ -159,8 +176,7 @@ template <class T>
 std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) const {
   std::vector<double> const& own = cloud(side).centre;
   std::vector<double> lean(own.size());
-  for (std::size_t k = 0; k < own.size(); ++k)
-    lean[k] = cost_.lean(static_cast<std::int64_t>(k), own[k], cloud(opposite(side)).centre[k]);
+  for (std::size_t k = 0; k < own.size(); ++k) lean[k] = cost_.lean(own[k], cloud(opposite(side)).centre[k]);
   std::vector<double> shift = centred_products(features, own, lean);
   double const half = constant() / 2;
   for (double& value : shift) value += half;
@@ -181,21 +197,25 @@ double PointCosts<T>::factor() const {
 
 template <class T>
 ScoreSource<T> PointCosts<T>::scores(Side rows) const {
-  return {.form = form_, .rows = &cloud(rows).packed, .columns = &cloud(opposite(rows)).packed, .p = cost_.p};
+  LabelTable<T> labels;
+  if (auto const& table = label_scores_[static_cast<int>(rows)]) {
+    labels = {.table = table->data(),
+              .row_stride = cost_.labels->classes(opposite(rows)),
+              .rows = packed_labels_[static_cast<int>(rows)].data(),
+              .columns = packed_labels_[static_cast<int>(opposite(rows))].data()};
+  }
+  return {.form = form_,
+          .rows = &cloud(rows).packed,
+          .columns = &cloud(opposite(rows)).packed,
+          .p = cost_.p,
+          .labels = labels};
 }
 
 template <class T>
 PointValues<T> PointCosts<T>::points(Side side) const {
   std::shared_ptr<Cloud const> const& plain = undirected_[static_cast<int>(side)];
   Cloud const& values = plain ? *plain : cloud(side);
-  return {&values.packed, std::span(values.centre).first(static_cast<std::size_t>(cost_.dimension))};
-}
-
-template <class T>
-PointValues<T> PointCosts<T>::labels(Side side) const {
-  Cloud const& features = cloud(side);
-  return {&features.packed, std::span(features.centre).subspan(static_cast<std::size_t>(cost_.dimension)),
-          cost_.dimension};
+  return {&values.packed, values.centre};
 }
 
 template <class T>
@@ -209,6 +229,11 @@ std::unique_ptr<Costs<T> const> PointCosts<T>::part(Side side, std::span<std::in
   result->shift_[static_cast<int>(opposite(side))] = shift_[static_cast<int>(opposite(side))];
   for (std::int64_t const i : points)
     result->shift_[static_cast<int>(side)].push_back(shift(side)[static_cast<std::size_t>(i)]);
+  if (!labels_) return result;
+  std::vector<std::int64_t> of;
+  for (std::int64_t const i : points) of.push_back(labels_->of[static_cast<int>(side)][static_cast<std::size_t>(i)]);
+  result->packed_labels_[static_cast<int>(side)] = cpu::pack_labels<T>(of);
+  result->packed_labels_[static_cast<int>(opposite(side))] = packed_labels_[static_cast<int>(opposite(side))];
   return result;
 }
 
@@ -216,7 +241,7 @@ template <class T>
 std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) const {
   require_no_labels(cost_);
   Side const other = opposite(side);
-  Features const features(cost_, "points", points, {}, {});
+  Features const features(cost_, "points", points);
   std::vector<double> centre = centre_of("points", features.view(), {});
   if (cost_.is_distance()) centre = cloud(other).centre;
   std::shared_ptr<Cloud const> clouds[2] = {clouds_[0], clouds_[1]};

@@ -7,6 +7,7 @@
 #include <monge/geometry.hpp>
 
 #include "cpu/geometry/costs.hpp"
+#include "cpu/geometry/point_labels.hpp"
 #include "geometry/point_cost.hpp"
 
 namespace monge::cpu {
@@ -27,16 +28,16 @@ class PointCosts final : public Costs<T> {
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
-  PointValues<T> labels(Side side) const override;
-  /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and, if their
-  /// features are the same, one packed cloud. It is the cloud of `like` on `side` if possible.
+  PointLabels const* labels() const override { return labels_.get(); }
+  /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and one packed cloud.
+  /// It is the cloud of `like` on `side` if possible.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
                                                 PointCosts const& like, Side side);
 
  private:
   template <class>
   friend class PointCosts;
-  /// A cloud whose coordinates are features.
+  /// A cloud whose coordinates are features (cpu/geometry/features.hpp).
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;
@@ -52,6 +53,9 @@ class PointCosts final : public Costs<T> {
   std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> centre) const;
   std::shared_ptr<Cloud const> measured(Cloud cloud) const;
   std::vector<double> shift_of(Side side, MatrixView features) const;
+  void use_labels(std::shared_ptr<PointLabels const> labels);
+  /// Adds the labels' part to shifts and mean.
+  void add_labels(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
   /// The constant in the rows' shift.
   double constant() const;
   Cloud const& cloud(Side side) const { return *clouds_[static_cast<int>(side)]; }
@@ -61,6 +65,9 @@ class PointCosts final : public Costs<T> {
   std::shared_ptr<Cloud const> clouds_[2];
   std::vector<double> shift_[2];
   std::shared_ptr<Cloud const> undirected_[2];  // For the cosine only, whose features are directions.
+  std::shared_ptr<PointLabels const> labels_;   // Null without labels.
+  PackedLabels<T> packed_labels_[2];
+  std::shared_ptr<std::vector<T> const> label_scores_[2];  // For stripes whose rows are points of the side.
 };
 
 }  // namespace monge::cpu

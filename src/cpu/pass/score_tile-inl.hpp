@@ -153,6 +153,25 @@ HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::in
   });
 }
 
+// Adds the term of the labels.
+template <class T, int kRows, int kVecs>
+HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                          TileVectors<T, kRows, kVecs>& acc) {
+  Tag<T> const d;
+  hn::RebindToSigned<Tag<T>> const di;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  LabelTable<T> const& labels = args.source.labels;
+  hn::Vec<decltype(di)> columns[kVecs];
+  HWY_UNROLL(32)
+  for (int v = 0; v < kVecs; ++v) columns[v] = hn::LoadU(di, labels.columns + j + v * kLanes);
+  HWY_UNROLL(32)
+  for (int r = 0; r < kRows; ++r) {
+    T const* const row = labels.row(args.first_row + r0 + r);
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Add(acc[r][v], hn::GatherIndex(d, row, columns[v]));
+  }
+}
+
 template <class T, ScoreForm kForm, int kRows, int kVecs>
 HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
                            TileVectors<T, kRows, kVecs>& acc) {
@@ -177,6 +196,9 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
     ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
   }
   if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, j, r0, acc);
+  if constexpr (kForm == ScoreForm::products || kForm == ScoreForm::differences) {
+    if (args.source.labels.table != nullptr) AddLabels<T, kRows, kVecs>(args, j, r0, acc);
+  }
 }
 
 // Calls visit(j, r0, acc) with the scores of every register tile in columns [begin, end), panel by panel.

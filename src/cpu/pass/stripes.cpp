@@ -11,7 +11,7 @@
 namespace monge::cpu {
 namespace {
 
-/// From this dimension on, reading a kept score is cheaper than computing it, in sweeps and in products
+/// From this dimension on, or with labels, reading a kept score is cheaper than computing it, in sweeps and in products
 /// (docs/tuning.md). Exponentials are not kept, which would save a quarter of a product.
 constexpr std::int64_t kSmallestCachedDimension = 32;
 /// A stripe should fit in L2 beside the panels that stream past it. Taller stripes need fewer passes over the panels,
@@ -28,7 +28,8 @@ bool lie_across(ScoreSource<T> const& source) {
 
 template <class T>
 double bytes_to_keep(ScoreSource<T> const& source, std::int64_t rows, std::int64_t columns, double most) {
-  if (source.dimension() < kSmallestCachedDimension && !lie_across(source)) return 0;
+  bool const labelled = source.labels.table != nullptr;
+  if (source.dimension() < kSmallestCachedDimension && !labelled && !lie_across(source)) return 0;
   double const needed =
       static_cast<double>(padded_to_panel<T>(rows)) * static_cast<double>(padded_to_panel<T>(columns)) * sizeof(T);
   return needed <= most ? needed : 0;

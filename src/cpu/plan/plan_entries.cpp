@@ -134,6 +134,7 @@ double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
     double const x = source.rows->coordinate(i, k), y = source.columns->coordinate(j, k);
     score += source.form == ScoreForm::products ? x * y : (x - y) * (x - y);
   }
+  if (source.labels.table != nullptr) score += static_cast<double>(source.labels.row(i)[source.labels.columns[j]]);
   return score;
 }
 

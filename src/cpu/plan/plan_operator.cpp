@@ -11,6 +11,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
+#include "cpu/geometry/point_labels.hpp"
 #include "cpu/second_order/entry_solver.hpp"
 #include "plan/weight_term.hpp"
 
@@ -413,22 +414,21 @@ void PlanOperator<T>::multiply_points(Side side, Vector& out) {
 
 template <class T>
 double PlanOperator<T>::label_cost() {
-  PointValues<T> const rows = data_.costs->labels(Side::rows), columns = data_.costs->labels(Side::columns);
-  std::int64_t const width = std::ssize(rows.centre);
-  if (width == 0) return 0;
-  HostVector sums(size(Side::rows), width);
-  multiply_matrix(
-      Side::rows, Scaling::plan, width,
-      [&](std::int64_t j, std::int64_t p) -> double { return columns.packed->coordinate(j, columns.first + p); },
-      columns.centre.data(), nullptr, sums.view());
-  CompensatedSum cost;
-  for (std::int64_t i = 0, e = 0; i < sums.rows(); ++i) {
-    for (std::int64_t p = 0; p < width; ++p, ++e) {
-      double const label = rows.centre[static_cast<std::size_t>(p)] + rows.packed->coordinate(i, rows.first + p);
-      cost.add(label * sums[e]);
-    }
-  }
-  return data_.costs->factor() * cost.value();
+  PointLabels const* const labels = data_.costs->labels();
+  if (labels == nullptr) return 0;
+  std::vector<std::int64_t> const &x = labels->of[0], &y = labels->of[1];
+  HostVector const& total = on_host(marginal(Side::rows));
+  HostVector of_rows(size(Side::rows));
+  for_each_row(Side::rows, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
+    double const* const cost = labels->costs->cost.data() + x[static_cast<std::size_t>(i)] * labels->costs->columns;
+    double const origin = cost[0];  // A common offset of the costs would make the rounding of the shares count.
+    double mean = 0;
+    for (std::size_t j = 0; j < row.size(); ++j) mean += static_cast<double>(row[j]) * (cost[y[j]] - origin);
+    of_rows[i] = total[i] * (origin + mean);
+  });
+  CompensatedSum sum;
+  for (double const cost : of_rows.values()) sum.add(cost);
+  return sum.value();
 }
 
 template <class T>

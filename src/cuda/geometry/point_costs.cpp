@@ -21,8 +21,8 @@ constexpr int kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
   if (cost.is_distance()) return ScoreForm::distances;
-  return cost.is_invariant() && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
-                                                                              : ScoreForm::products;
+  return cost.is_invariant() && !cost.labels && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
+                                                                                              : ScoreForm::products;
 }
 
 /// Elements between packed points: as the difference kernel reads them for small dimensions, else whole chunks.
@@ -159,11 +159,10 @@ StridedView PointCosts::features(Side side, Points const& points, Staging& stagi
       arguments.labels = staging.labels.data();
       arguments.label_stride = 1;
     }
-    std::vector<double> const& classes = side == Side::rows ? cost_.labels->x : cost_.labels->y;
-    staging.classes = uploaded(runtime_, classes);
+    staging.classes = uploaded(runtime_, cost_.label_features(side));
     arguments.classes = staging.classes.data();
-    arguments.width = static_cast<int>(cost_.labels->width);
-    arguments.class_count = static_cast<int>(std::ssize(classes) / cost_.labels->width);
+    arguments.width = static_cast<int>(cost_.labels->width());
+    arguments.class_count = static_cast<int>(cost_.labels->classes(side));
   }
   staging.features = DeviceArray<double>(runtime_, size * cost_.features());
   arguments.out = staging.features.data();
@@ -210,9 +209,7 @@ void PointCosts::take_findings(Side side, Points const& points, CloudFindings co
     } else {
       label = download(*runtime_, at, 1)[0];
     }
-    std::vector<double> const& classes = side == Side::rows ? cost_.labels->x : cost_.labels->y;
-    throw_no_class((std::string("labels_") + points.field).c_str(), row, label,
-                   std::ssize(classes) / cost_.labels->width);
+    throw_no_class((std::string("labels_") + points.field).c_str(), row, label, cost_.labels->classes(side));
   }
   MatrixView const& view = points.points;
   std::vector<double> const value = with_data(view, [&](auto const* data) {
@@ -252,7 +249,7 @@ PointValues PointCosts::labels(Side side) const {
   auto* const first =
       static_cast<unsigned char*>(const_cast<void*>(operand.points)) + cost_.dimension * size_of(operand.scalar);
   return {{first, operand.stride, operand.scalar},
-          static_cast<int>(cost_.labels->width),
+          static_cast<int>(cost_.labels->width()),
           cloud.survey->centre + cost_.dimension};
 }
 

@@ -31,7 +31,7 @@ class PointCosts final : public Costs {
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
   /// Whether a packed cloud also serves for the costs of the cloud to itself: it must depend neither on the other
   /// cloud's centre nor on its features.
-  bool shares_clouds() const { return cost_.is_invariant(); }
+  bool shares_clouds() const { return cost_.is_invariant() && !cost_.labels; }
   /// The cloud of one side to itself, without packing: its costs if shares_clouds(), otherwise only its points.
   std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
 
