@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from . import _core
 from ._arrays import Array, read, read_optional
 from ._followed import Followed, requires_gradient
-from ._names import MATRIX, POINTS, calls, refuse_gradient, shown, truth
+from ._names import MATRIX, POINTS, calls, refuse_gradient, truth
 from ._plan_result import Gradients, attached, without_second
 from ._problem import (
     Problem,
@@ -18,6 +18,7 @@ from ._problem import (
     at_the_end,
     matrix_problem,
     points_problem,
+    require_potentials,
     solve_options,
     warn_if_short,
     watching,
@@ -121,18 +122,18 @@ def views_of_divergence(
     return geometries, (ab.a, ab.b), tuple(potentials or (None,) * 6), tuple(precisions or ("auto",) * 3)
 
 
+PARTS = ("f", "g", "f_aa", "f_bb")
+STARTS = "a DivergenceResult, or arrays (f, g) or (f, g, f_aa, f_bb)"
+
+
 def _start(given: Any) -> Sequence[Array | None] | None:
     """A warm start: f and g of the three parts."""
     if given is None:
         return None
     if isinstance(given, DivergenceResult):
         return [potential for part in given._solves for potential in part._float64_potentials()]
-    if not isinstance(given, (tuple, list)) or len(given) not in (2, 4):
-        raise TypeError(
-            f"potentials_init: is {shown(given)}; must be a DivergenceResult, or arrays (f, g) or (f, g, f_aa, f_bb)"
-        )
-    names = ("f", "g", "f_aa", "f_bb")
-    f, g, *own = (read_optional(f"potentials_init: {name}", v) for name, v in zip(names, given))
+    require_potentials(given, STARTS, 2, 4)
+    f, g, *own = (read_optional(f"potentials_init: {name}", v) for name, v in zip(PARTS, given))
     f_aa, f_bb = own or (None, None)
     return f, g, f_aa, f_aa, f_bb, f_bb
 

@@ -447,12 +447,24 @@ def points_problems(
     return each_problem(alike, *stacks, *columns)
 
 
+def require_potentials(given: Any, what: str, *lengths: int) -> None:
+    """TypeError unless potentials_init is a tuple or a list of one of these lengths."""
+    if not isinstance(given, (tuple, list)):
+        raise TypeError(f"potentials_init: is {shown(given)}; must be {what}")
+    if len(given) not in lengths:
+        raise TypeError(f"potentials_init: has {len(given)} entries; must be {what}")
+
+
 def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
-    """A warm start: a pair of arrays, or two times None."""
+    """A warm start, from a result or a pair: a pair of arrays, or two times None."""
     if given is None:
         return None, None
-    if not isinstance(given, (tuple, list)) or len(given) != 2:
-        raise TypeError(f"potentials_init: is {shown(given)}; must be a pair of arrays (n) and (m)")
+    if hasattr(given, "_write_potentials"):  # A result.
+        n, m = given.shape
+        f, g = np.empty(n), np.empty(m)
+        given._write_potentials(f, g)
+        return f, g
+    require_potentials(given, "a pair of arrays (n) and (m), or a result", 2)
     return read_optional("potentials_init: f", given[0]), read_optional("potentials_init: g", given[1])
 
 

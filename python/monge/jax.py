@@ -225,6 +225,10 @@ def _loss(
     _require_shape("y", y, ("m", x.shape[1]))
     _require_shape("a", a, x.shape[:1])
     _require_shape("b", b, y.shape[:1])
+    if "potentials_init" in own:
+        raise NotImplementedError(
+            f"potentials_init: is given; must be left out; monge.torch.{loss}() and functions of monge take a warm start"
+        )
     known = _known(numbers)
     if known["reg"] is None:
         raise ValueError("reg: is None; must be > 0")

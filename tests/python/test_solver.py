@@ -45,6 +45,12 @@ def test_a_loop_starts_from_its_last_potentials(rng):
     cold = solver.solve_sample(x, y)
     warm = solver.solve_sample(x, y, potentials_init=cold.potentials)
     assert warm.converged and warm.n_iter <= 3 < cold.n_iter
+    same(solver.solve_sample(x, y, potentials_init=cold), warm)
+    same(monge.solve_sample(x, y, reg=0.05, potentials_init=cold), warm)
+    batch = monge.solve_sample_batch([x, x], [y, y], reg=0.05, potentials_init=[cold, cold.potentials])
+    same(batch[0], warm)
+    same(batch[1], warm)
+    assert monge.solve_sample_batch([x, x], [y, y], reg=0.05, potentials_init=batch).n_iter <= [3, 3]
     seen = []
     solver.solve_sample(x, y, progress=seen.append)
     assert seen and seen[-1].iteration <= cold.n_iter
@@ -106,7 +112,7 @@ def test_a_short_solve_warns_unless_told_not_to(rng):
         ({}, {"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4"),
         ({}, {"X_b": np.ones((5, 3))}, ValueError, "X_b: has 3 coordinates|X_a, X_b|X_b: "),
         ({"tol": 0.0, "max_iter": 0}, {}, ValueError, "max_iter: is 0"),
-        ({}, {"potentials_init": (np.ones(4),)}, TypeError, "potentials_init: is of type tuple|potentials_init: is "),
+        ({}, {"potentials_init": (np.ones(4),)}, TypeError, "potentials_init: has 1 entries; must be a pair"),
         ({}, {"X_a": np.full((4, 2), np.nan)}, ValueError, "X_a: row 0, column 0 is nan"),
     ],
 )

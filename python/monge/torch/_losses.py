@@ -18,19 +18,22 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read, read_index, read_optional
-from .._divergence import views_of_divergence
+from .._divergence import PARTS, STARTS, DivergenceResult, views_of_divergence
 from .._names import CLOUDS, calls, number
 from .._problem import (
     WITH_POINT_DERIVATIVES,
     Problem,
     cost_of_metric,
+    pair_of_potentials,
+    require_potentials,
     solve_options,
     warn_if_short,
     weight_of_labels,
     with_weights,
 )
-from ._operands import floating, require_problems, require_tensors
-from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
+from .._result import OTResult
+from ._operands import floating, is_refusing, refusing, require_problems, require_tensors
+from ._operator import as_problems, differentiable, refuse_others, under_transforms, without_derivatives
 from ._options import from_text, to_text
 from ._points import OfPlan
 
@@ -133,7 +136,8 @@ class _Divergence:
         for k, problem in enumerate(problems):
             potentials = None
             if f is not None and g is not None:
-                potentials = f[k, 0], g[k, 0], f[k, 1], f[k, 1], g[k, 1], g[k, 1]
+                f_aa, f_bb = (v[k, 1] if v.shape[1] > 1 else None for v in (f, g))  # A start may lack them.
+                potentials = f[k, 0], g[k, 0], f_aa, f_aa, f_bb, f_bb
             of_parts = None if precisions is None else ["float64" if wide else "auto" for wide in precisions[k]]
             views.append(views_of_divergence([problem], potentials, of_parts))
         return views
@@ -382,6 +386,8 @@ def _operators(of: Any) -> Callable[..., Any]:
         ctx.save_for_forward(*tensors)
         ctx.set_materialize_grads(False)
 
+    no_third = f"{name}: has no third derivatives by the points"
+
     def second(ctx: Any, v_x: Any, v_y: Any, weights: bool) -> tuple[Tensor, Tensor]:
         """The product of the Hessian, which is symmetric, and a direction."""
         if weights:
@@ -389,6 +395,8 @@ def _operators(of: Any) -> Callable[..., Any]:
         if from_text(ctx.geometry)["cost_function"] not in WITH_POINT_DERIVATIVES:
             raise NotImplementedError(f"{name}: has second derivatives for the metrics sqeuclidean and dot alone")
         x, y, a, b, *found, labels_x, labels_y, label_cost = ctx.saved_tensors
+        if not under_transforms():
+            x, y = (refusing(no_third, v) for v in (x, y))
         v_x, v_y = (torch.zeros_like(p) if v is None or v.shape != p.shape else v for v, p in ((v_x, x), (v_y, y)))
         given = (x, y, a, b, *found, ctx.geometry, ctx.options, v_x, v_y, labels_x, labels_y, label_cost)
         return hessian_product(*given)  # type: ignore[no-any-return]
@@ -402,6 +410,25 @@ def _operators(of: Any) -> Callable[..., Any]:
         by_x, by_y = second(ctx, v_x, v_y, weights)
         none = by_x.new_zeros(by_x.shape[0], 0)
         return by_x if "x" in ctx.wanted else none, by_y if "y" in ctx.wanted else none, none, none
+
+    def save_product(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.geometry, ctx.options, _, _, labels_x, labels_y, label_cost = inputs
+        ctx.is_linear = all(v is None or is_refusing(v) for v in tensors[:4])
+        tensors += [labels_x, labels_y, label_cost]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+
+    def product_backward(ctx: Any, by_x: Any, by_y: Any) -> Any:
+        """The product is linear in its direction, and symmetric."""
+        if any(ctx.needs_input_grad[:4]) and not ctx.is_linear:
+            raise NotImplementedError(no_third)
+        return *[None] * 9, *second(ctx, by_x, by_y, False), *[None] * _LABELS
+
+    def product_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *others: Any) -> Any:
+        if any(v is not None for v in (v_x, v_y, v_a, v_b)):
+            raise NotImplementedError(no_third)
+        return second(ctx, *others[5:7], False)
 
     value = differentiable(
         name,
@@ -423,8 +450,9 @@ def _operators(of: Any) -> Callable[..., Any]:
     hessian_product = differentiable(
         name,
         hessian_product_operator,
-        backward=no_derivative(name, "third derivatives"),
-        forward_mode=no_derivative(name, "third derivatives"),
+        save=save_product,
+        backward=product_backward,
+        forward_mode=product_forward_mode,
         batched=as_problems,
     )
     return value
@@ -462,6 +490,36 @@ def evaluate(
     return value, f, g
 
 
+def _start(
+    given: Any, is_divergence: bool, x: Tensor, y: Tensor, batched: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """The start of an operator: float64 potentials (B, n) and (B, m), of a divergence (B, k, n) and (B, k, m).
+
+    k is 2 with the potentials of the self terms, and 1 without.
+    """
+    if given is None:
+        return None, None
+    if is_divergence and isinstance(given, DivergenceResult):
+        given = (*pair_of_potentials(given.ab), *(pair_of_potentials(own)[0] for own in (given.aa, given.bb)))
+    elif not is_divergence and isinstance(given, OTResult):
+        given = pair_of_potentials(given)
+    if is_divergence:
+        require_potentials(given, STARTS, 2, 4)
+    else:
+        require_potentials(given, "a pair (f, g), or an OTResult", 2)
+
+    def read(name: str, v: Any, points: Tensor) -> Tensor:
+        wanted = tuple(points.shape[:2] if batched else points.shape[1:2])
+        found = torch.as_tensor(v, dtype=torch.float64, device=points.device).detach()
+        if tuple(found.shape) != wanted:
+            raise ValueError(f"potentials_init: {name}: has shape {tuple(found.shape)}; must be {wanted}")
+        return found if batched else found[None]
+
+    parts = [read(name, v, points) for name, v, points in zip(PARTS, given, (x, y, x, y))]
+    f, g = (torch.stack(parts[side::2], 1) if is_divergence else parts[side] for side in (0, 1))
+    return f, g
+
+
 def _loss(
     operator: Callable[..., Any],
     x: Tensor,
@@ -471,6 +529,7 @@ def _loss(
     costs: dict[str, Any],
     labels: tuple[Any, Any, Any],
     options: dict[str, Any],
+    potentials_init: Any,
 ) -> Tensor:
     labels_x, labels_y, label_cost = labels
     require_tensors(x=x, y=y)
@@ -479,7 +538,8 @@ def _loss(
     x, y = floating(x), floating(y)
     x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
     a, b, labels_x, labels_y = (v if v is None or batched else v.unsqueeze(0) for v in (a, b, labels_x, labels_y))
-    value, _, _ = evaluate(operator, x, y, a, b, costs, options, (labels_x, labels_y, label_cost))
+    start = _start(potentials_init, operator is divergence_operator, x, y, batched)
+    value, _, _ = evaluate(operator, x, y, a, b, costs, options, (labels_x, labels_y, label_cost), start)
     return value if batched else value[0]
 
 
@@ -501,6 +561,7 @@ def transport(
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
+    potentials_init: Any = None,
     **options: Any,
 ) -> Tensor:
     """OT_reg of weighted clouds, differentiable: by x and y twice ("sqeuclidean", "dot"), by a and b once.
@@ -514,6 +575,8 @@ def transport(
         labels_x, labels_y, label_cost: Classes (n) and (m), or (B, n) and (B, m), and one matrix of their costs, as for
             :func:`monge.solve_sample`. Values have no derivatives by them.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+        potentials_init: A warm start, in units of the cost: an :class:`monge.OTResult`, or (f, g) of shapes (n) and
+            (m), or (B, n) and (B, m). Values have no derivatives by it.
 
     Returns:
         The dual value, or B of them. The gradients are its derivatives.
@@ -531,7 +594,7 @@ def transport(
     """
     translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
     costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
-    return _loss(transport_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated)
+    return _loss(transport_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated, potentials_init)
 
 
 @calls(**CLOUDS)
@@ -552,6 +615,7 @@ def sinkhorn_divergence(
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
+    potentials_init: Any = None,
     **options: Any,
 ) -> Tensor:
     """:func:`monge.sinkhorn_divergence` of weighted clouds: transport without the bias of the entropy.
@@ -562,6 +626,8 @@ def sinkhorn_divergence(
         metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
         unbalanced: A penalty, the same on both sides.
         max_iter, tol, options: As for :func:`monge.solve`, for each of the three solves.
+        potentials_init: A warm start, in units of the cost: a :class:`monge.DivergenceResult`, or (f, g) or (f, g,
+            f_aa, f_bb), of shapes (n) and (m), or (B, n) and (B, m). Values have no derivatives by it.
 
     Derivatives and errors are those of :func:`transport`. ``SamplesLoss`` of p = 2 is reg=blur**2, scale=0.5 and
     unbalanced=reach**2.
@@ -579,4 +645,4 @@ def sinkhorn_divergence(
     """
     translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
     costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
-    return _loss(divergence_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated)
+    return _loss(divergence_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated, potentials_init)

@@ -64,3 +64,26 @@ def first_only(name: str, gradient: Tensor | None, *sources: Tensor | None) -> T
     if gradient is None or not followed or not torch.is_grad_enabled():
         return gradient
     return _First.apply(name, gradient, *followed)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Refusing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, message: str, tensor: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.message = message
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
+        raise NotImplementedError(ctx.message)
+
+
+def refusing(message: str, tensor: Tensor) -> Tensor:
+    """The tensor, a derivative by which is a NotImplementedError, but only where a backward pass asks for it."""
+    if not tensor.requires_grad or not torch.is_grad_enabled():
+        return tensor
+    return _Refusing.apply(message, tensor)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def is_refusing(tensor: Tensor) -> bool:
+    """Whether no derivative by this tensor can go unnoticed."""
+    return not tensor.requires_grad or isinstance(tensor.grad_fn, _Refusing._backward_cls)

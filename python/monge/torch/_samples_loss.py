@@ -9,11 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _core
 from .._names import ROWS_OF_CLOUDS, UNEQUAL_TOTALS, number, rename, say_rounding, shown, truth
 from .._problem import is_balanced, library_options
 from ._losses import divergence_operator, evaluate, transport_operator
 from ._operands import floating, require_tensors, require_weights
 from ._operator import under_transforms
+from ._options import from_text, to_text
 
 _OF_GEOMLOSS = {
     **ROWS_OF_CLOUDS,
@@ -109,6 +111,11 @@ class SamplesLoss(torch.nn.Module):
         self.warm_start = truth("warm_start", warm_start)
         self._last: tuple[Tensor, Tensor] | None = None
         self._names = {field: name for field, name in _OF_GEOMLOSS.items() if field not in options}
+        try:
+            _core.check_solve_options(from_text(to_text(self.options)))
+        except (ValueError, TypeError) as error:
+            rename(error, self._names)
+            raise
 
     def reset(self) -> None:
         """Forgets the potentials that a warm start would take."""
@@ -173,8 +180,9 @@ class SamplesLoss(torch.nn.Module):
         """The last potentials, where they fit."""
         if not self.warm_start or self._last is None or under_transforms():
             return None, None
+        dimensions = 3 if self.debias else 2
         fits = all(
-            (v.shape[0], v.shape[-1], v.device) == (*points.shape[:2], points.device)
+            (v.ndim, v.shape[0], v.shape[-1], v.device) == (dimensions, *points.shape[:2], points.device)
             for v, points in zip(self._last, (x, y))
         )
         return self._last if fits else (None, None)

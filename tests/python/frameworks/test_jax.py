@@ -438,3 +438,10 @@ def test_assignments_are_arrays_of_jax(rng):
     row, column = monge.linear_sum_assignment(jnp.asarray(costs))
     assert isinstance(row, jax.Array) and isinstance(column, jax.Array)
     np.testing.assert_array_equal(np.stack([row, column]), linear_sum_assignment(costs))
+
+
+def test_a_warm_start_is_refused():
+    x = np.zeros((2, 2))
+    for name in ("transport", "sinkhorn_divergence"):
+        with pytest.raises(NotImplementedError, match=f"^potentials_init: is given; .* monge.torch.{name}"):
+            getattr(monge.jax, name)(x, x, reg=0.5, potentials_init=(x[0], x[0]))

@@ -38,6 +38,30 @@ def test_derivatives(unbalanced, labels):
         assert gradgradcheck(value, (x, y), eps=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("loss", [monge.torch.sinkhorn_divergence, monge.torch.transport, monge.torch.SamplesLoss])
+def test_hessian_products_have_derivatives_by_their_direction(loss):
+    """torch.autograd.functional.hvp differentiates the product, which is linear, by its direction."""
+    x, y = clouds()
+    is_module = loss is monge.torch.SamplesLoss
+    of = lambda x: loss(blur=0.7, tol=1e-13)(x, y) if is_module else loss(x, y, **TIGHT)  # noqa: E731
+    v = torch.randn(x.shape, generator=torch.Generator().manual_seed(5), dtype=x.dtype)
+    hessian = torch.autograd.functional.hessian(of, x)
+    value, product = torch.autograd.functional.hvp(of, x, v)
+    # Products are solved to a relative residual of 1e-10.
+    expected = torch.einsum("ijkl,kl->ij", hessian, v)
+    torch.testing.assert_close(product, expected, rtol=0, atol=1e-8 * expected.abs().max().item())
+    torch.testing.assert_close(torch.func.jvp(torch.func.grad(of), (x,), (v,))[1], product, rtol=0, atol=1e-8)
+
+    point = x.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(of(point), point, create_graph=True)
+    times = lambda v: torch.autograd.grad(gradient, point, v, create_graph=True)[0]  # noqa: E731
+    assert gradcheck(times, (v.requires_grad_(),), eps=1e-3, atol=1e-7)
+    assert gradgradcheck(times, (v,), eps=1e-3, atol=1e-7)
+    for third in (times(v), torch.autograd.functional.hvp(of, point, v.detach(), create_graph=True)[1]):
+        with pytest.raises(NotImplementedError, match="has no third derivatives by the points"):
+            torch.autograd.grad(third.sum(), point)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_numbers_are_those_of_monge(dtype):
     x, y = clouds(60, 50, 3, dtype)
@@ -179,3 +203,78 @@ def test_backwards_by_one_cloud_after_the_other():
     for cloud, expected in zip((x, y), both):
         (found,) = torch.autograd.grad(value, cloud, retain_graph=True)
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def solves_of(monkeypatch, loss):
+    """Replaces the library's function of a loss by one that keeps its results: their list."""
+    name = "solve" if loss is monge.torch.transport else "sinkhorn_divergences"
+    found, solve = [], getattr(monge._core, name)
+
+    def keep(*given):
+        made = solve(*given)
+        found.extend(made if isinstance(made, list) else [made])
+        return made
+
+    monkeypatch.setattr(monge._core, name, keep)
+    return found
+
+
+def test_losses_start_from_potentials(monkeypatch):
+    x, y = clouds(60, 50)
+    given = {"reg": 0.05, "tol": 1e-9}
+    result, divergence = monge.solve_sample(x, y, **given), monge.sinkhorn_divergence(x, y, **given)
+    f, g = result.potentials
+    own = divergence.aa.potentials[0], divergence.bb.potentials[0]
+    for loss, starts in (
+        (monge.torch.transport, (result, (f, g), [f.numpy(), g.float()])),
+        (monge.torch.sinkhorn_divergence, (divergence, (f, g, *own), (f, g))),
+    ):
+        with monkeypatch.context() as patch:
+            found = solves_of(patch, loss)
+            cold = loss(x, y, **given)
+            for start in starts:
+                warm = loss(x.requires_grad_(), y, potentials_init=start, **given)
+                torch.testing.assert_close(warm.detach(), cold, rtol=0, atol=1e-7)
+                warm.backward()
+            if loss is monge.torch.transport:
+                first, *others = [plan.report.iterations for plan in found]
+            else:
+                first, *others = [made.ab.report.iterations for made in found]
+            assert len(others) == 3 and all(count < first / 2 for count in others)
+            if loss is not monge.torch.transport:
+                assert all(made.aa.report.iterations < found[0].aa.report.iterations for made in found[1:3])
+        x = x.detach()
+        stacks = tuple(torch.stack([v, v]) for v in (f, g))
+        batch = loss(torch.stack([x, x]), torch.stack([y, y]), potentials_init=stacks, **given)
+        torch.testing.assert_close(batch, torch.stack([cold, cold]), rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "loss, start, error, message",
+    [
+        ("transport", 3, TypeError, "is 3; must be a pair"),
+        ("transport", (torch.zeros(9),), TypeError, "has 1 entries; must be a pair"),
+        ("transport", (torch.zeros(9), torch.zeros(7)), ValueError, r"g: has shape \(7,\); must be \(8,\)"),
+        ("sinkhorn_divergence", (torch.zeros(9),) * 3, TypeError, "has 3 entries; must be a DivergenceResult"),
+        ("sinkhorn_divergence", (torch.zeros(1, 9), torch.zeros(8)), ValueError, r"f: has shape \(1, 9\); must be"),
+    ],
+)
+def test_starts_that_do_not_fit(loss, start, error, message):
+    with pytest.raises(error, match=f"^potentials_init: {message}"):
+        getattr(monge.torch, loss)(*clouds(), reg=0.5, potentials_init=start)
+
+
+def test_a_module_checks_its_options_when_it_is_made():
+    with pytest.raises(TypeError, match="^'foo' is no option; options are "):
+        monge.torch.SamplesLoss(foo=1)
+    with pytest.raises(TypeError, match="^max_iter: is 'ten'; must be int"):
+        monge.torch.SamplesLoss(max_iter="ten")
+
+
+def test_a_start_of_another_rank_is_dropped():
+    x, y = clouds()
+    loss = monge.torch.SamplesLoss(blur=0.5, warm_start=True)
+    for debias in (True, False, True):
+        loss.debias = debias
+        expected = monge.torch.SamplesLoss(blur=0.5, debias=debias)(x, y)
+        torch.testing.assert_close(loss(x, y), expected, rtol=0, atol=0)
