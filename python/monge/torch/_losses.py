@@ -428,7 +428,7 @@ def _operators(of: Any) -> Callable[..., Any]:
     def product_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *others: Any) -> Any:
         if any(v is not None for v in (v_x, v_y, v_a, v_b)):
             raise NotImplementedError(no_third)
-        return second(ctx, *others[5:7], False)
+        return second(ctx, others[5], others[6], False)
 
     value = differentiable(
         name,
