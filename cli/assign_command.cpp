@@ -155,6 +155,7 @@ void add_assign_command(CLI::App& app, int& exit_code) {
   command.add_flag("--maximize", arguments->maximize, "look for the largest sum; -inf forbids a pair");
   add_file("--rows", arguments->rows, "of a batch: the first rows of each matrix that are used (B)");
   add_file("--columns", arguments->columns, "of a batch: the first columns of each matrix that are used (B)");
+  arguments->run.device = "cpu";  // A GPU is faster for batches alone, and takes no large matrix.
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = assign_file(*arguments); });
 }

@@ -55,7 +55,7 @@ inline void add_run_options(CLI::App& command, RunArguments& run) {
   add_option(command, Field{"threads", at_least(0), "threads on the CPU; 0 is all cores"}, run.threads);
   command.add_option("--device", run.device, "where to run: auto, cpu, cuda or cuda:0; auto takes a GPU if it can")
       ->type_name("VALUE")
-      ->default_str("auto");
+      ->default_str(run.device);
   command.add_flag("--json", run.json, "print the report as JSON instead of the summary");
   command.add_flag("--quiet", run.quiet, "print no summary and no progress");
 }
