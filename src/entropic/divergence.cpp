@@ -155,7 +155,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
     }
     for_each([&, first = first](std::size_t k) {
       problems[k].entropic = std::move(operators[k - first]);
-      begin(backend, problems[k]);
+      begin(backend, problems[k], solves);
     });
   }
   return problems;

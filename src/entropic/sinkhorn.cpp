@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -101,6 +102,18 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
+/// Moves (f, g) to the (f + t, g - t) with <a, f> = <b, g>, which is as good a start: large constants of opposite signs
+/// would leave few digits to the rest.
+void centre(WarmStart& start, ValidMarginals const& marginals) {
+  auto const total = [](std::vector<double> const& weight, std::vector<double> const& potential) {
+    return std::inner_product(potential.begin(), potential.end(), weight.begin(), 0.0);
+  };
+  double const t =
+      (total(marginals.b, start.g) - total(marginals.a, start.f)) / (marginals.total_a + marginals.total_b);
+  for (double& f : start.f) f += t;
+  for (double& g : start.g) g -= t;
+}
+
 /// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.
 class SinkhornRun {
  public:
@@ -109,7 +122,7 @@ class SinkhornRun {
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
                 level(problem.marginals, penalties_of(problem.options)), backend.pass_times(problem.geometry),
-                first_precision(problem.options), !problem.start.f.empty()) {}
+                first_precision(problem.options), !problem.start.f.empty(), problem.entropic->is_self()) {}
 
   SinkhornStep const& next() const { return policy_.next(); }
   EntropicOperator& entropic() const { return *problem_.entropic; }
@@ -244,7 +257,10 @@ Runs waiting_for(SinkhornAction action, Runs const& runs) {
 void sweep(Sweeper& sweeper, Runs const& runs) {
   if (runs.empty()) return;
   std::vector<SweepStep> steps;
-  for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
+  for (SinkhornRun const* run : runs) {
+    if (run->next().restarts) forget_potentials(run->entropic());
+    steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
+  }
   sweeper.sweep(steps);
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
 }
@@ -304,7 +320,7 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
-    begin(backend, problems[i]);
+    begin(backend, problems[i], solves);
   });
   double const setup = watch.seconds();
   solves ? run_sinkhorn(backend, problems) : keep_potentials(problems);
@@ -358,7 +374,11 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
   return result;
 }
 
-void begin(Backend const& backend, SinkhornProblem& problem) {
+void forget_potentials(EntropicOperator& entropic) {
+  for (Side const side : kSides) entropic.vectors().combine({}, entropic.potential(side));
+}
+
+void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
   auto const overflows = [&] { return !std::isfinite(problem.entropic->cost_size().centred_bound); };
   if (overflows() && problem.options.precision == Precision::automatic) {
     problem.options.precision = Precision::float64;
@@ -376,6 +396,8 @@ void begin(Backend const& backend, SinkhornProblem& problem) {
   if (std::isnan(mean_cost) && problem.options.eps == 0)
     mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
+  if (solves && problem.options.tolerance > 0 && penalties_of(problem.options).balanced())
+    centre(problem.start, problem.marginals);
   if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
 
   Report& report = problem.report;

@@ -34,10 +34,10 @@ constexpr double kHopelessError = 0.5;
 /// assumed where no evaluation can decide.
 constexpr int kPatience = 10;
 constexpr int kBlindPatience = 100;
-/// The same for symmetric sweeps that may go on in float64. A sweep of a measure to itself at least halves the error
-/// (docs/math.md, section 14), so a fall by less than kSymmetricFall is rounding.
-constexpr int kSymmetricPatience = 3;
-constexpr double kSymmetricFall = 0.9;
+/// The same for a measure to itself, whose sweeps at least halve the error (docs/math.md, section 14): a fall by less
+/// than kSelfFall is rounding.
+constexpr int kSelfPatience = 3;
+constexpr double kSelfFall = 0.9;
 /// A fall of the error by less than this factor is no progress.
 constexpr double kFall = 0.999;
 /// Float64 sweeps before the first check: they show the rate that rounding has hidden.
@@ -78,13 +78,15 @@ int plain_tail(SolveOptions const& options) {
 }  // namespace
 
 SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
-                               PassTimes times, Precision precision, bool is_warm)
+                               PassTimes times, Precision precision, bool is_warm, bool is_self)
     : options_(options),
       mass_(mass),
       cost_bound_(cost_bound),
       level_(level),
       times_(times),
       precision_(precision),
+      is_warm_(is_warm),
+      is_self_(is_self),
       may_step_(allows_newton(options)),
       on_trial_(options.annealing < 1),
       patience_(first_patience()),
@@ -105,7 +107,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
 
 int SinkhornPolicy::first_patience() const {
   if (rounding_shows()) return kPatience;
-  return symmetric() && may_refine() ? kSymmetricPatience : kBlindPatience;
+  return is_self_ ? kSelfPatience : kBlindPatience;
 }
 
 void SinkhornPolicy::swept(SweepErrors const& errors) {
@@ -268,8 +270,8 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
     return go_on();
   }
   // The sweeps solve a problem with rounded costs. If they see far less error than there is, rounding is the limit. A
-  // symmetric sweep that may go on in float64 sees the error before it, which exceeds the one that it leaves.
-  if (bound() < (symmetric() && may_refine() ? 1 : 0.1) * error) return go_no_further();
+  // sweep of a measure to itself sees the error before it, which exceeds the one that it leaves.
+  if (bound() < (is_self_ ? 1 : 0.1) * error) return go_no_further();
   aim_lower(*certified_value_, error);
   go_on();
 }
@@ -304,12 +306,13 @@ void SinkhornPolicy::go_on() {
 }
 
 /// Starts at the top of the ladder. The ladder takes at most half of the sweeps that are left: it loses its upper rungs
-/// where the cap is too low.
+/// where the cap is too low. Given potentials that failed the trial may be far off even at the top: it starts from 0.
 void SinkhornPolicy::start_ladder() {
   int const most = remaining() / 2;
   rungs_ = static_cast<int>(std::min<double>(ladder_length(options_, cost_bound_), most));
   ladder_end_ = iterations_ + most;
   start_rung();
+  step_.restarts = is_warm_;
 }
 
 /// Starts the sweeps at rung_eps(). The rungs that are left share the sweeps of the ladder that are left equally.
@@ -403,7 +406,9 @@ SinkhornStep SinkhornPolicy::sweeps() {
       most = std::min(most, kTrialSweeps - iterations_);
     }
   }
-  Sweep const sweep{.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0};
+  // A symmetric sweep leaves no side exact, so doubt about rounding takes an alternating one.
+  bool const symmetric = this->symmetric() && (is_self_ || !in_doubt_);
+  Sweep const sweep{.eps = rung_eps(), .symmetric = symmetric, .relaxation = relax ? relaxation_.omega() : 1.0};
   int const usual = std::min(options_.check_every, most);
   bool const stays_plain = rungs_ == 0 && sweep.relaxation == 1;
   return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
@@ -422,7 +427,7 @@ double SinkhornPolicy::seen_rate() const {
 /// needed than are foreseen. The host waits at a check: an early one must promise to save half of the sweeps.
 int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || last_sweep_.eps != options_.eps) return usual;
-  if (symmetric() && (may_refine() || seen_.size() < 2)) return std::min(usual, kSymmetricPatience);
+  if (is_self_ || (symmetric() && seen_.size() < 2)) return std::min(usual, kSelfPatience);
   if (certified_value_) return usual;
   double const rate = seen_rate();
   if (!(rate < 1)) return usual;
@@ -454,7 +459,7 @@ double SinkhornPolicy::bound() const {
 /// True when the error has stopped falling at a level that rounding explains.
 bool SinkhornPolicy::has_stopped_falling(int patience) {
   double const error = seen_error();
-  if (error < (symmetric() && may_refine() ? kSymmetricFall : kFall) * best_error_) {
+  if (error < (is_self_ ? kSelfFall : kFall) * best_error_) {
     best_error_ = error;
     best_iteration_ = iterations_;
     return false;

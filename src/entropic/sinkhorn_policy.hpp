@@ -27,6 +27,7 @@ struct SinkhornStep {
   Sweep sweep{};
   int count = 0;
   Status status = Status::completed;
+  bool restarts = false;  // Whether the sweeps start from potentials 0.
 };
 
 /// Decides about one problem: whether it needs the eps ladder and when a rung is done, omega, when a sweep is plain,
@@ -37,10 +38,10 @@ class SinkhornPolicy {
  public:
   /// `mass`: errors are relative to it. `cost_bound`: EntropicOperator::cost_size().centred_bound. `level`: the size of
   /// the part of the potentials that penalties add to the costs'. `times`: of passes of this problem. `precision`: of
-  /// the first sweeps, not `automatic`. `is_warm`: the potentials are given, and may be the solution. The options
-  /// outlive the policy.
+  /// the first sweeps, not `automatic`. `is_warm`: the potentials are given, and may be the solution. `is_self`:
+  /// EntropicOperator::is_self(). The options outlive the policy.
   SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, PassTimes times,
-                 Precision precision, bool is_warm = false);
+                 Precision precision, bool is_warm = false, bool is_self = false);
 
   SinkhornStep const& next() const { return step_; }
 
@@ -87,7 +88,7 @@ class SinkhornPolicy {
 
   /// Whether a float64 evaluation tells rounding from slow convergence. Where the level exceeds the costs it does not:
   /// rounding of the level gives rows and columns equal errors.
-  bool rounding_shows() const { return options_.certificate && !symmetric() && level_ <= cost_bound_; }
+  bool rounding_shows() const { return options_.certificate && !is_self_ && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
   void ask_certificate();
@@ -119,6 +120,7 @@ class SinkhornPolicy {
   double level_;
   PassTimes times_;
   Precision precision_;
+  bool is_warm_, is_self_;
   SinkhornStep step_{};
 
   Sweep last_sweep_{};

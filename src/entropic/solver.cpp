@@ -90,9 +90,9 @@ Plan Solver::solve(SolveOptions const& options) {
   } else if (!current) {
     backend.renew(problem.entropic, input);
   } else {
-    for (Side const side : kSides) problem.entropic->vectors().combine({}, problem.entropic->potential(side));
+    forget_potentials(*problem.entropic);
   }
-  begin(backend, problem);
+  begin(backend, problem, true);
   double const setup = watch.seconds();
   run_sinkhorn(backend, {&problem, 1});
   Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup, memory)[0]);

@@ -56,6 +56,21 @@ def test_a_loop_starts_from_its_last_potentials(rng):
     assert seen and seen[-1].iteration <= cold.n_iter
 
 
+def test_potentials_of_another_problem_do_no_harm(rng):
+    """A constant that moves between f and g is no change; potentials that are far off are forgotten."""
+    x, y = rng.normal(size=(37, 4)), rng.normal(size=(53, 4))
+    solver = monge.Solver(reg=0.3, tol=1e-9)
+    cold = solver.solve_sample(x, y)
+    f, g = cold.potentials
+    shifted = solver.solve_sample(x, y, potentials_init=(f + 1e10, g - 1e10))
+    assert shifted.converged and shifted.n_iter <= cold.n_iter
+    for start in (cold.potentials, solver.solve_sample(x + 1e5, y, potentials_init=cold.potentials).potentials):
+        moved = solver.solve_sample(x + 1e5, y, potentials_init=start)
+        assert moved.converged and moved.n_iter <= 2 * cold.n_iter
+        back = solver.solve_sample(x, y, potentials_init=moved.potentials)
+        assert back.converged and back.n_iter <= 2 * cold.n_iter
+
+
 def test_threads_share_a_solver(rng):
     """Each thread gets the result of its own problem, whose shape may be that of another thread's."""
     sizes = [(20, 25), (20, 25), (30, 25), (20, 25)]
