@@ -38,6 +38,8 @@ struct ExactProgress {
   double seconds = 0;                                      ///< Since the solve began.
 };
 
+struct ExactPlan;
+
 /// Options of solve_exact().
 struct ExactOptions {
   /// A plan is optimal if each C_ij - f_i - g_j is at least -tolerance times ExactReport::cost_scale. > 0; below 1e-14
@@ -58,6 +60,10 @@ struct ExactOptions {
 
   VectorView f = {};  ///< Warm start (n), with g: potentials of this problem or of one like it. Finite where a_i > 0.
   VectorView g = {};  ///< Warm start (m).
+  /// Warm start: the plan of a problem of this shape. Its pairs are the first basis; if the weights are those of that
+  /// problem, no mass has to find its place again. Its potentials are the start where f and g are not given. The plan
+  /// must stay until the solve ends.
+  ExactPlan const* start = nullptr;
   std::function<bool(ExactProgress const&)> progress = {};  ///< Return false to stop.
 };
 

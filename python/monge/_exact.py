@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, framework_of, on_host
-from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls
+from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, shown
 from ._plan_result import Gradients, SparsePlanResult, attached
 from ._problem import (
     Problem,
@@ -209,16 +209,20 @@ def run(
     potentials_init: Any = None,
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
+    start: ExactResult | None = None,
 ) -> ExactResult:
     """Solves a problem with the library's options."""
 
     def text(state: _core.ExactProgress) -> str:
         return f"{state.missing:.1e} of the mass left"
 
-    start = pair_of_potentials(potentials_init)
+    if not (start is None or isinstance(start, ExactResult)):
+        raise TypeError(f"start: is {shown(start)}; must be an ExactResult")
+    potentials = pair_of_potentials(potentials_init)
+    plan = None if start is None else _core.ExactPlan(*(getattr(start._made, field.name) for field in fields(_Made)))
     with watching(progress, options.get("rounds", _ALWAYS_ROUNDS), "pass", text) as watch:
         plan = _core.solve_exact(
-            problem.place.session(n_threads), problem.geometry, problem.a, problem.b, *start, options, watch
+            problem.place.session(n_threads), problem.geometry, problem.a, problem.b, *potentials, plan, options, watch
         )
     if plan.report.status == "round_limit":
         warn(f"the exact solver has no proof: {plan.report.message}")
@@ -242,6 +246,7 @@ def solve_exact(
     *,
     unbalanced: float | Sequence[float] | None = None,
     potentials_init: tuple[Any, Any] | None = None,
+    start: ExactResult | None = None,
     n_threads: int | None = None,
     tol: float | None = None,
     device: Any = None,
@@ -262,6 +267,8 @@ def solve_exact(
         mass: Partial transport: the total of P, at most the smaller total, with P 1 <= a and P^T 1 <= b.
             The report's `mass_price` is the derivative of the value by it.
         potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it.
+        start: A result of the same shape, a warm start: its pairs and, without `potentials_init`, its potentials. Each
+            problem of a sequence starts from the result before; with the same weights the search goes on from its plan.
         n_threads: Threads on the CPU, by default one for each core.
         tol: The largest violation of a reduced cost that counts as rounding, as a share of the largest cost (1e-12).
             The library's name, `tolerance`, may take its place.
@@ -288,7 +295,7 @@ def solve_exact(
            [0., 0., 0.]])
     """
     translated = exact_options(options, unbalanced, tol)
-    return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress)
+    return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress, start)
 
 
 @calls(**{**POINTS, **_TOTALS})
@@ -307,6 +314,7 @@ def solve_exact_sample(
     label_weight: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
     potentials_init: tuple[Any, Any] | None = None,
+    start: ExactResult | None = None,
     n_threads: int | None = None,
     tol: float | None = None,
     device: Any = None,
@@ -327,4 +335,4 @@ def solve_exact_sample(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
     translated = exact_options(options, unbalanced, tol)
-    return run(problem, translated, potentials_init, n_threads, progress)
+    return run(problem, translated, potentials_init, n_threads, progress, start)

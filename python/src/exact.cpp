@@ -17,11 +17,19 @@
 namespace monge::python {
 namespace {
 
+template <class T>
+using Host = nb::ndarray<nb::numpy, T const, nb::ndim<1>, nb::c_contig>;
+
+template <class T>
+std::vector<T> copy(Host<T> const& array) {
+  return {array.data(), array.data() + array.size()};
+}
+
 constexpr auto kOptions = [](auto& options, auto&& visit) { visit_exact_options(options, visit); };
 
 std::shared_ptr<ExactPlan> solve(std::shared_ptr<Session> const& session, std::shared_ptr<HeldGeometry> const& geometry,
-                                 nb::handle a, nb::handle b, nb::handle f, nb::handle g, OptionDict const& given,
-                                 nb::object progress) {
+                                 nb::handle a, nb::handle b, nb::handle f, nb::handle g, ExactPlan const* start,
+                                 OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
   ExactOptions options;
   set_options(options, given, kOptions);
@@ -30,6 +38,7 @@ std::shared_ptr<ExactPlan> solve(std::shared_ptr<Session> const& session, std::s
   VectorView const weights_a = row.vector(), weights_b = column.vector();
   options.f = start_f.vector();
   options.g = start_g.vector();
+  options.start = start;
   auto plan = session->run([&](Context const& context) {
     return std::make_shared<ExactPlan>(solve_exact(context, geometry->geometry(), weights_a, weights_b, options));
   });
@@ -41,6 +50,15 @@ std::shared_ptr<ExactPlan> solve(std::shared_ptr<Session> const& session, std::s
 
 void bind_exact(nb::module_& module) {
   nb::class_<ExactPlan> plan(module, "ExactPlan", "A plan as a CSR matrix, and its potentials, in host memory.");
+  plan.def(
+      "__init__",
+      [](ExactPlan* made, ExactReport const& report, Host<std::int64_t> const& row_begin,
+         Host<std::int64_t> const& column_indices, Host<double> const& values, Host<double> const& f,
+         Host<double> const& g) {
+        new (made) ExactPlan{report, copy(row_begin), copy(column_indices), copy(values), copy(f), copy(g)};
+      },
+      nb::arg("report"), nb::arg("row_begin"), nb::arg("column_indices"), nb::arg("values"), nb::arg("f"),
+      nb::arg("g"));
   plan.def_prop_ro("report", [](ExactPlan const& made) { return made.report; });
   auto const bind = [&]<class T>(char const* name, std::vector<T> ExactPlan::*member) {
     plan.def_prop_ro(
@@ -58,7 +76,8 @@ void bind_exact(nb::module_& module) {
   bind("g", &ExactPlan::g);
   module.def("exact_option_list", [] { return option_list<ExactOptions>(kOptions); });
   module.def("solve_exact", &solve, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(), nb::arg("b").none(),
-             nb::arg("f").none(), nb::arg("g").none(), nb::arg("options"), nb::arg("progress").none());
+             nb::arg("f").none(), nb::arg("g").none(), nb::arg("start").none(), nb::arg("options"),
+             nb::arg("progress").none());
 }
 
 }  // namespace monge::python

@@ -36,6 +36,8 @@ constexpr int kMostStarts = 6;
 
 /// A mass may exceed the smaller total by this share of it: the rounding of weights.
 constexpr double kSameTotals = 1e-6;
+/// The mass of a point that its pairs do not have counts from this share of its weight: the rounding of their sum.
+constexpr double kSameMass = 1e-12;
 
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
@@ -143,11 +145,14 @@ class ExactSolve {
         costs_(backend_of(context), geometry),
         simplex_(masses_.a, masses_.b) {
     if (is_relaxed(options_)) open_dustbin();
-    WarmStart const warm = validated_warm_start(backend_of(context), options.f, options.g, marginals_);
+    WarmStart const warm = warm_start();
     if (n_ * m_ <= kAllPairs) {
       take_all_pairs(warm.g);
     } else if (warm.f.empty()) {
       take_entropic_candidates();
+    } else if (options_.start) {
+      v_ = warm.g;
+      take(best_pairs(), warm.g);
     } else {
       take_candidates_near(warm);
     }
@@ -162,6 +167,17 @@ class ExactSolve {
   }
 
  private:
+  WarmStart warm_start() const {
+    if (!options_.start || !options_.f.empty() || !options_.g.empty())
+      return validated_warm_start(backend_of(context_), options_.f, options_.g, marginals_);
+    WarmStart warm{options_.start->f, options_.start->g};
+    // Those of points without mass may be infinite, and the points may have mass in this problem.
+    for (std::vector<double>* const potentials : {&warm.f, &warm.g})
+      std::ranges::replace_if(
+          *potentials, [](double value) { return !std::isfinite(value); }, 0.0);
+    return warm;
+  }
+
   /// One round. Returns whether it was the last.
   bool improve() {
     Stopwatch search;
@@ -325,12 +341,38 @@ class ExactSolve {
   }
 
   void start(std::vector<double> g) {
+    double const dustbin = options_.start && is_partial(options_) ? -options_.start->report.mass_price / 2 : 0;
     for (std::size_t j = 0; j < g.size(); ++j) {
       if (masses_.b[j] == 0) g[j] = 0;
-      if (is_relaxed(options_)) g[j] = std::min(g[j], lacking_.price[j]);
+      if (is_relaxed(options_)) g[j] = std::min(g[j], lacking_.price[j] - dustbin);
     }
-    if (is_relaxed(options_)) g.push_back(0);
-    simplex_.start(g);
+    if (is_relaxed(options_)) g.push_back(dustbin);
+    simplex_.start(g, options_.start ? pairs_of(*options_.start) : std::vector<Arc>{});
+  }
+
+  /// The pairs of a plan, which become candidates, and those of the dustbin with the rest of the mass of points.
+  std::vector<Arc> pairs_of(ExactPlan const& plan) {
+    std::vector<Arc> pairs;
+    std::vector<double> a = marginals_.a, b = marginals_.b;
+    std::int32_t const n = static_cast<std::int32_t>(n_), m = static_cast<std::int32_t>(m_);
+    for (std::int32_t i = 0; i < n; ++i) {
+      for (std::int64_t k = plan.row_begin[at(i)]; k < plan.row_begin[at(i) + 1]; ++k) {
+        std::int32_t const j = static_cast<std::int32_t>(plan.column_indices[at(k)]);
+        pairs.push_back({i, j, 0});
+        a[at(i)] -= plan.values[at(k)];
+        b[at(j)] -= plan.values[at(k)];
+      }
+    }
+    simplex_.add(priced(pairs));
+    if (!is_relaxed(options_)) return pairs;
+    for (std::int32_t i = 0; i < n; ++i) {
+      if (a[at(i)] > kSameMass * marginals_.a[at(i)]) pairs.push_back({i, m, 0});
+    }
+    for (std::int32_t j = 0; j < m; ++j) {
+      if (b[at(j)] > kSameMass * marginals_.b[at(j)]) pairs.push_back({n, j, 0});
+    }
+    pairs.push_back({n, m, 0});
+    return pairs;
   }
 
   /// Penalties of entropic problems near this one.
@@ -637,6 +679,17 @@ class ExactSolve {
   std::vector<double> f_, g_;       // Of the best dual value; the last is the dustbin's.
 };
 
+void validate_start(ExactPlan const& plan, Shape shape) {
+  std::int64_t const n = plan.rows(), m = plan.columns(), count = std::ssize(plan.column_indices);
+  require(n == shape.rows && m == shape.columns, "start: is a plan of {} x {} points; must be one of {} x {}", n, m,
+          shape.rows, shape.columns);
+  std::vector<std::int64_t> const& begin = plan.row_begin;
+  require(std::ssize(begin) == n + 1 && begin.front() == 0 && begin.back() == count && std::ranges::is_sorted(begin) &&
+              std::ssize(plan.values) == count &&
+              std::ranges::all_of(plan.column_indices, [&](std::int64_t j) { return j >= 0 && j < m; }),
+          "start: is no CSR matrix; must be a plan of solve_exact()");
+}
+
 }  // namespace
 
 ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
@@ -644,6 +697,7 @@ ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorVi
   visit_exact_options(options, kCheckField);
   validate(geometry, context.device());
   Shape const shape = shape_of(geometry);
+  if (options.start) validate_start(*options.start, shape);
   constexpr std::int64_t kMost = std::int64_t{1} << 27;  // Candidates are counted in 32 bits.
   require(std::max(shape.rows, shape.columns) <= kMost / options.candidates,
           "candidates: is {} for {} x {} points; must be at most {}, of a side's points", options.candidates,

@@ -59,7 +59,7 @@ void NetworkSimplex::add(std::vector<Arc> const& arcs) {
   next_arc_ = 0;
 }
 
-void NetworkSimplex::start(std::vector<double> const& v) {
+void NetworkSimplex::start(std::vector<double> const& v, std::vector<Arc> const& pairs) {
   std::fill(base_.begin(), base_.begin() + rows_, kInfinity);
   std::copy(v.begin(), v.end(), base_.begin() + rows_);
   for (double const value : v) largest_ = std::max(largest_, std::abs(value));
@@ -72,11 +72,47 @@ void NetworkSimplex::start(std::vector<double> const& v) {
     if (!std::isfinite(base_[j])) base_[j] = 0;
     if (std::isfinite(least[j])) base_[j] = std::max(base_[j], least[j]);
   }
-  plant();
+  plant(pairs);
 }
 
-/// The first tree: mass on arcs of reduced cost 0, as much as goes in their order, and what is left at the root.
-void NetworkSimplex::plant() {
+/// The arcs of the pairs, each at a time when it is the last one of a point. Arcs of cycles have no such time.
+std::vector<std::int32_t> NetworkSimplex::from_the_leaves(std::vector<Arc> const& pairs) const {
+  struct Ends {
+    std::int32_t count = 0, sum = 0;  // Of the arcs of a point that are left: their number, and their exclusive or.
+  };
+  std::vector<Ends> ends(at(root_));
+  auto const count_arc = [&](std::int32_t node, std::int32_t arc, std::int32_t change) {
+    ends[at(node)].sum ^= arc;
+    return ends[at(node)].count += change;
+  };
+  for (Arc const& pair : pairs) {
+    auto const [first, last] = std::equal_range(arc_row_.begin(), arc_row_.end(), pair.row);
+    auto const end = arc_column_.begin() + (last - arc_row_.begin());
+    auto const found = std::lower_bound(arc_column_.begin() + (first - arc_row_.begin()), end, pair.column + rows_);
+    if (found == end || *found != pair.column + rows_) continue;
+    std::int32_t const arc = static_cast<std::int32_t>(found - arc_column_.begin());
+    count_arc(pair.row, arc, 1);
+    count_arc(*found, arc, 1);
+  }
+  std::vector<std::int32_t> arcs, leaves;
+  for (std::int32_t node = 0; node < root_; ++node) {
+    if (ends[at(node)].count == 1) leaves.push_back(node);
+  }
+  while (!leaves.empty()) {
+    Ends const leaf = ends[at(leaves.back())];
+    leaves.pop_back();
+    if (leaf.count == 0) continue;
+    arcs.push_back(leaf.sum);
+    for (std::int32_t const node : {arc_row_[at(leaf.sum)], arc_column_[at(leaf.sum)]}) {
+      if (count_arc(node, leaf.sum, -1) == 1) leaves.push_back(node);
+    }
+  }
+  return arcs;
+}
+
+/// The first tree: mass on the arcs of the pairs and then on those of reduced cost 0, as much as goes in their order,
+/// and what is left at the root.
+void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
   double const least = 0x1p-51 * largest_;
   double sum = 0;
   std::vector<Mass> left(supply_);
@@ -86,16 +122,20 @@ void NetworkSimplex::plant() {
     Mass flow;
   };
   std::vector<std::vector<Edge>> edges(at(root_));
-  for (std::size_t k = 0; k < cost_.size(); ++k) {
-    std::size_t const i = at(arc_row_[k]), j = at(arc_column_[k]);
-    double const reduced = cost_[k] - base_[i] - base_[j];
-    sum += reduced;
-    if (left[i] == 0 || left[j] == 0 || reduced > least) continue;
+  auto const fill = [&](std::int32_t arc) {
+    std::size_t const i = at(arc_row_[at(arc)]), j = at(arc_column_[at(arc)]);
     Mass const flow = std::min(left[i], left[j]);
+    if (flow == 0) return;
     left[i] -= flow;
     left[j] -= flow;
-    edges[i].push_back({index(k), flow});
-    edges[j].push_back({index(k), flow});
+    edges[i].push_back({arc, flow});
+    edges[j].push_back({arc, flow});
+  };
+  for (std::int32_t const arc : from_the_leaves(pairs)) fill(arc);
+  for (std::size_t k = 0; k < cost_.size(); ++k) {
+    double const reduced = cost_[k] - base_[at(arc_row_[k])] - base_[at(arc_column_[k])];
+    sum += reduced;
+    if (reduced <= least) fill(index(k));
   }
   // A component hangs by the point that has mass or room left, or else by a row.
   std::vector<char> known(at(root_), 0);

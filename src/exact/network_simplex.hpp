@@ -39,8 +39,9 @@ class NetworkSimplex {
 
   /// Adds arcs of finite cost; those that are there stay.
   void add(std::vector<Arc> const& arcs);
-  /// Begins with potentials v. Each row gets the largest u that its arcs allow, then each column the largest v.
-  void start(std::vector<double> const& v);
+  /// Begins with potentials v. Each row gets the largest u that its arcs allow, then each column the largest v. `pairs`
+  /// get mass before others if they are among the arcs; the pairs of a tree or forest that has a plan get that plan.
+  void start(std::vector<double> const& v, std::vector<Arc> const& pairs = {});
   /// Finds the optimum on the arcs. `keep_going` is called now and then; if it returns false, the work ends there.
   void run(std::function<bool()> const& keep_going);
   /// Mass that has no place.
@@ -67,7 +68,8 @@ class NetworkSimplex {
     Mass flow = 0;        // On that arc.
   };
   bool is_row(std::int32_t node) const { return node < rows_; }
-  void plant();
+  std::vector<std::int32_t> from_the_leaves(std::vector<Arc> const& pairs) const;
+  void plant(std::vector<Arc> const& pairs);
   void link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow);
   void unlink(std::int32_t node);
   std::int32_t entering();

@@ -164,6 +164,33 @@ TEST_P(ExactOfCosts, OffsetsCostNoDigitsOfTheirOwn) {
   }
 }
 
+/// The plan of the problem from a start is proved, too, and has the value of the plan from nothing.
+ExactPlan solve_from(ExactPlan const& start, Problem const& problem, ExactOptions options = {}) {
+  ExactPlan const cold = solve(problem, options);
+  options.start = &start;
+  ExactPlan warm = solve(problem, options);
+  EXPECT_EQ(warm.report.status, ExactStatus::optimal);
+  EXPECT_EQ(warm.report.missing_mass, 0);
+  EXPECT_NEAR(warm.report.value, cold.report.value, 4e-12 * cold.report.cost_scale * cold.report.mass);
+  return warm;
+}
+
+TEST_P(ExactOfCosts, TheSameProblemIsProvedFromItsPlanWithoutPivots) {
+  for (Weights const weights : {Weights::uniform, Weights::skewed, Weights::with_zeros}) {
+    for (auto const& [n, m] : {std::pair{1, 1}, {17, 30}, {200, 200}, {310, 220}}) {
+      Recipe const recipe{.n = n, .m = m, .d = 3, .weights = weights, .costs = GetParam()};
+      SCOPED_TRACE(testing::PrintToString(recipe));
+      Problem const problem = make_problem(recipe);
+      double const total = std::accumulate(problem.a.begin(), problem.a.end(), 0.0);
+      for (double const mass : {kInfinity, 0.6 * total}) {
+        ExactPlan const cold = solve(problem, {.mass = mass}), warm = solve_from(cold, problem, {.mass = mass});
+        EXPECT_EQ(warm.report.rounds, 1);
+        EXPECT_LE(warm.report.pivots, cold.report.pivots / 100) << mass;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, ExactOfCosts,
                          testing::Values(Costs::points, Costs::distances, Costs::random, Costs::labels, Costs::cosine,
                                          Costs::dot, Costs::euclidean, Costs::p_norm));
@@ -267,6 +294,56 @@ TEST(Exact, WarmStartsNeedNoMoreRounds) {
   EXPECT_LT(warm.report.pivots, cold.report.pivots);
 }
 
+TEST(Exact, SequencesStartFromTheLastPlan) {
+  Random random(8);
+  Recipe const recipe{.n = 330, .m = 270, .d = 2, .weights = Weights::skewed};
+  for (bool const points_move : {true, false}) {
+    Problem problem = make_problem(recipe);
+    std::vector<double> x(recipe.n * recipe.d);
+    for (double& coordinate : x) coordinate = random.normal();
+    problem.x = Stored(x, recipe.n, recipe.d);
+    ExactPlan last = solve(problem);
+    std::int64_t cold = 0, warm = 0;
+    for (int step = 0; step < 5; ++step) {
+      if (points_move) {
+        for (double& coordinate : x) coordinate += 1e-3 * random.normal();
+        problem.x = Stored(x, recipe.n, recipe.d);
+      } else {
+        for (double& weight : problem.a) weight *= random.uniform(0.99, 1.01);
+        problem.a[step] = 0;
+        double const total = std::accumulate(problem.a.begin(), problem.a.end(), 0.0);
+        for (double& weight : problem.a) weight *= std::accumulate(problem.b.begin(), problem.b.end(), 0.0) / total;
+      }
+      cold += solve(problem).report.pivots;
+      last = solve_from(last, problem);
+      expect_proof(problem, last);
+      warm += last.report.pivots;
+    }
+    EXPECT_LT(warm, cold / 2) << points_move;
+  }
+}
+
+TEST(Exact, AnyPlanIsAStart) {
+  Random random(6);
+  for (int trial = 0; trial < 200; ++trial) {  // Ties, forbidden pairs, and points that get or lose all mass.
+    std::int64_t const n = 1 + trial % 13, m = 1 + trial / 13 % 11;
+    auto const make = [&] { return whole_problem(random, n, m, trial % 5, 1 + trial % 4, trial % 3 * 0.3); };
+    ExactPlan const plan = solve(make());
+    Problem const problem = make();
+    expect_proof(problem, solve(problem, {.start = &plan}), 0);
+  }
+  Problem const other = make_problem({.n = 250, .m = 300, .d = 2, .seed = 1});
+  ExactPlan const of_other = solve(other), partial = solve(other, {.mass = 0.3});
+  ExactPlan const relaxed = solve(other, {.penalty_a = 0.3, .penalty_b = 0.2});
+  Problem const problem =
+      make_problem({.n = 250, .m = 300, .d = 2, .weights = Weights::with_zeros, .place = Place::shifted, .seed = 2});
+  for (ExactPlan const* start : {&of_other, &partial, &relaxed}) {
+    solve_from(*start, problem);
+    solve_from(*start, problem, {.mass = 0.5});
+    solve_from(*start, problem, {.penalty_a = 0.2, .penalty_b = 0.3});
+  }
+}
+
 TEST(Exact, IsolatedPointsWithoutMassHaveInfinitePotentials) {
   std::vector<double> cost(200 * 180, 1.0);
   for (std::int64_t j = 0; j < 180; ++j) cost[3 * 180 + j] = kInfinity;
@@ -298,6 +375,12 @@ TEST(Exact, RefusesBadArguments) {
   Problem const problem = make_problem({.n = 5, .m = 4, .d = 2});
   EXPECT_NE(refusal_of([&] { solve(problem, {.tolerance = 0}); }).find("tolerance: is 0"), std::string::npos);
   EXPECT_NE(refusal_of([&] { solve(problem, {.f = problem.a}); }).find("g: is missing"), std::string::npos);
+  ExactPlan plan = solve(make_problem({.n = 5, .m = 3, .d = 2}));
+  EXPECT_NE(refusal_of([&] { solve(problem, {.start = &plan}); }).find("start: is a plan of 5 x 3 points; must be one"),
+            std::string::npos);
+  plan = solve(problem);
+  plan.column_indices[0] = 4;
+  EXPECT_NE(refusal_of([&] { solve(problem, {.start = &plan}); }).find("start: is no CSR matrix"), std::string::npos);
   std::vector<double> const more(4, 1.0);
   EXPECT_NE(refusal_of([&] { solve_exact(Context::cpu(), problem.geometry(), problem.a, more); }).find("b: the total"),
             std::string::npos);

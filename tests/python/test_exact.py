@@ -279,6 +279,42 @@ def test_a_warm_start_and_progress() -> None:
     assert stopped.report.dual <= float(cold.value) and stopped.marginal_error > 0
 
 
+@pytest.mark.parametrize("moves", ["points", "weights"])
+def test_a_sequence_starts_from_the_last_result(moves: str) -> None:
+    random = np.random.default_rng(2)
+    x, y = points("normal", 250, 2, 0), points("normal", 220, 2, 1)
+    a, b = random.uniform(0.1, 1.1, 250), np.full(220, 1 / 220)
+    a /= a.sum()
+    last, pivots = monge.solve_exact_sample(x, y, a, b), []
+    for _ in range(4):
+        if moves == "points":
+            x = x + 1e-3 * random.normal(size=x.shape)
+        else:
+            a = a * random.uniform(0.99, 1.01, a.shape)
+            a /= a.sum()
+        cold = monge.solve_exact_sample(x, y, a, b)
+        last = monge.solve_exact_sample(x, y, a, b, start=pickle.loads(pickle.dumps(last)))
+        assert last.status == "optimal" and float(last.value) == pytest.approx(float(cold.value), rel=1e-12)
+        pivots.append((last.report.pivots, cold.report.pivots))
+    warm, cold = np.sum(pivots, 0)
+    assert warm < cold / 2
+    M = cdist(x, y, "sqeuclidean")
+    for result in (
+        monge.solve_exact_sample(x, y, a, b, start=last),
+        monge.solve_exact(M, a, b, start=last, potentials_init=last.potentials),
+        monge.solve_exact(M.T, b, a, start=last.inverse),
+    ):
+        assert result.n_iter == 1 and result.report.pivots <= pivots[-1][1] / 100
+
+
+def test_a_start_that_is_none_names_the_argument() -> None:
+    start = monge.solve_exact(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="^start: is a plan of 2 x 3 points; must be one of 3 x 3"):
+        monge.solve_exact(np.ones((3, 3)), start=start)
+    with pytest.raises(TypeError, match="^start: is 3; must be an ExactResult"):
+        monge.solve_exact_sample([[0.0]], [[0.0]], start=3)
+
+
 @pytest.mark.parametrize("reg", [{}, {"reg": None}, {"reg": 0}, {"reg": 0.0, "reg_type": "L2"}])
 def test_solve_without_reg_is_exact(reg: dict) -> None:
     x, y = points("normal", 30, 2, 0), points("normal", 20, 2, 1)
