@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -164,6 +165,7 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
   price_ = 0;
   find_potentials();
   price_ = std::max(sum / static_cast<double>(std::max<std::size_t>(cost_.size(), 1)) / 4, 16 * least);
+  if (!(price_ > 0)) price_ = 1;  // All costs are 0: any price is above them.
 }
 
 void NetworkSimplex::link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow) {
@@ -278,9 +280,11 @@ void NetworkSimplex::find_potentials() {
 }
 
 void NetworkSimplex::run(std::function<bool()> const& keep_going) {
-  double const most = 4 * static_cast<double>(root_) * largest_;
+  constexpr double kMost = std::numeric_limits<double>::max() / 16;
+  double const most = std::min(4 * static_cast<double>(root_) * largest_, kMost);
   for (;; price_ *= 4) {
     find_potentials();
+    if (!keep_going()) return;
     for (std::int32_t arc = entering(); arc != kNone; arc = entering()) {
       pivot(arc);
       if (pivots_ % 1024 == 0 && !keep_going()) return;

@@ -452,3 +452,29 @@ def test_emd_is_pots() -> None:
     np.testing.assert_allclose(monge.emd2(a, many, M), ot.emd2(a, many, M), rtol=1e-12)
     with pytest.raises(ValueError, match="check_marginals"):
         monge.emd(a, 2 * b, M)
+
+
+INF = np.inf
+
+
+@pytest.mark.parametrize(
+    ("costs", "mass"),
+    [
+        (np.zeros((3, 3)), 0.5),
+        ([[0.0]], 0.5),
+        ([[0.0, 0], [0, INF]], 1.0),
+        ([[1e-320, 1e-320], [1e-320, INF]], 1.0),
+        ([[1e308, INF], [1e308, 1e308]], 1.0),
+    ],
+)
+def test_costs_of_the_ends_of_the_range_end(costs, mass):
+    """The price of unmatched mass, which grows by factors, starts above 0 and stays finite."""
+    result = monge.solve_exact(costs, **({"mass": mass} if mass < 1 else {}))
+    assert result.status == "optimal"
+    assert result.plan.sum() == pytest.approx(mass, rel=1e-15)
+
+
+@pytest.mark.parametrize("costs", [[[INF]], np.full((6, 6), INF), [[0, INF], [0, INF]], [[1e308, INF], [1e308, INF]]])
+def test_small_costs_that_forbid_too_many_pairs(costs):
+    with pytest.raises(ValueError, match="forbids too many pairs"):
+        monge.solve_exact(costs)
