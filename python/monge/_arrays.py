@@ -307,7 +307,10 @@ class Jax(NumPy):
 
     def _known(self, field: str, value: Any) -> Array:
         if isinstance(value, self.module.core.Tracer):
-            raise NotImplementedError(f"{field}: is traced by JAX; monge.jax has functions for it")
+            raise NotImplementedError(
+                f"{field}: is traced by JAX; monge.jax has functions for it, none of them exact: exact transport has "
+                "derivatives in PyTorch alone"
+            )
         return value
 
     def read(self, field: str, value: Any, column_major: bool) -> Array:

@@ -113,7 +113,8 @@ def assign(
     """Row indices, column indices and status in new buffers."""
     row, column, status = place.empty_index(count, pairs), place.empty_index(count, pairs), place.empty_index(count)
     rows, columns = sizes or (None, None)
-    _core.linear_sum_assignment(place.session(n_threads), costs, row, column, status, maximize, rows, columns)
+    if count > 0:
+        _core.linear_sum_assignment(place.session(n_threads), costs, row, column, status, maximize, rows, columns)
     return row, column, status
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
-from ._exact import ExactResult
+from ._exact import ExactResult, exact_options
 from ._exact import run as run_exact
 from ._followed import requires_gradient
 from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, lower_name, number, shown, truth
@@ -671,7 +671,7 @@ def _partial(a: Any, b: Any, M: Any, m: Any) -> ExactResult:
     if m is None:
         sides = (problem.a, problem.b)
         m = min(1.0 if side is None else float(on_host(side).sum(dtype=np.float64)) for side in sides)
-    return run_exact(problem, {"mass": m})
+    return run_exact(problem, exact_options({"mass": m}, None, None))
 
 
 def _partial_log(result: ExactResult) -> Log:

@@ -138,6 +138,8 @@ class ExactResult(SparsePlanResult):
     def value(self) -> Array:
         """<M, P>, plus the penalties of unbalanced transport.
 
+        With status "stopped" mass is missing from the plan: the value is that of no plan with the marginals, and the
+        report's `gap` is NaN. The report's `dual` is a lower bound of the optimum.
         If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
         """
         return self._value_with_gradients()

@@ -504,6 +504,8 @@ def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[st
         if ours in options:
             raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
         options[ours] = value
+    for name, value in options.items():
+        refuse_gradient(name, value)
     return options
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arrays import Array, on_host, read, read_index, read_optional
+from ._arrays import Array, framework_of, on_host, read, read_index, read_optional
 from ._names import REGULARIZED, ROWS, calls, number, shown
 from ._plan_result import SparsePlanResult, attached
 from ._problem import (
@@ -414,6 +415,16 @@ def _result(
     return RegularizedResult(problem, regularizer, options, start, plan, report)
 
 
+def _starting_plan(given: Any) -> Array | None:
+    """`plan_init`. Of an array that only the library can read, the library checks the sums."""
+    plan = read_optional("plan_init", given)
+    if plan is None or framework_of(plan).root == "foreign" or plan.min() >= 0 and plan.max() < math.inf:
+        return plan
+    values = on_host(plan)
+    at = tuple(map(int, np.argwhere(~((values >= 0) & (values < math.inf)))[0]))
+    raise ValueError(f"plan_init: entry {at} is {values[at]:g}; must be finite and >= 0")
+
+
 def run(
     problem: Problem,
     regularizer: Regularizer,
@@ -424,7 +435,7 @@ def run(
     plan_init: Any = None,
 ) -> RegularizedResult:
     """Solves a problem with the library's options."""
-    start = (*pair_of_potentials(potentials_init), read_optional("plan_init", plan_init))
+    start = (*pair_of_potentials(potentials_init), _starting_plan(plan_init))
     with _watching(progress, options) as watch:
         plan = _solve(problem, regularizer, options, start, n_threads, watch)
     return _result(problem, regularizer, options, start, plan)

@@ -15,9 +15,20 @@ from ._arrays import Array, Place, on_host, read, read_matrix
 from ._names import MOST, calls, number, whole
 from ._followed import requires_gradient
 from ._plan_result import Gradients, LazyPlan, PlanResult, attached, without_second
-from ._problem import Problem, at_the_end
+from ._problem import Problem, at_the_end, warn
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
+
+
+def _warn_if_short(report: _core.LinearReport, tolerance: float) -> None:
+    """A ConvergenceWarning if a linear system ended short of `tolerance`. A tolerance of 0 asks for a number of steps.
+    "stagnation" within the tolerance is the rounding of the products in float32."""
+    is_done = {"converged": True, "stagnation": tolerance == 0 or report.residual <= tolerance}
+    if not is_done.get(report.status, tolerance == 0 and report.status == "iteration_limit"):
+        warn(
+            f"conjugate gradients did not converge: {report.status} after {report.iterations} steps, residual "
+            f"{report.residual:.1e}"
+        )
 
 
 class OTResult(PlanResult):
@@ -229,7 +240,8 @@ class OTResult(PlanResult):
         The linear system is solved to a relative residual of `tolerance`, or for `iterations` steps. `damping` >= 0,
         relative to the mass, is added to its diagonal; 0 gives the Hessian itself.
 
-        Returns the product's rows for X_a and for X_b, and a report of the linear system.
+        Returns the product's rows for X_a and for X_b, and a report of the linear system. A :class:`ConvergenceWarning`
+        says that the system ended short of `tolerance`; a tolerance of 0 asks for all `iterations`.
         """
         to_x, to_y = self._points_like()
         report = self._plan.hessian_product(
@@ -241,6 +253,7 @@ class OTResult(PlanResult):
             number("tolerance", tolerance),
             whole("iterations", iterations, 1, MOST),
         )
+        _warn_if_short(report, tolerance)
         products = self._place.finish(to_x), self._place.finish(to_y)
         products = attached(self, "hessian_product", products, tuple(v for v in (x, y) if v is not None))
         return *products, report
@@ -254,7 +267,7 @@ class OTResult(PlanResult):
         H + shift positive where H is not; else the status of the report is "negative_curvature". `damping` is that of
         :meth:`hessian_product`. The residual is at most `tolerance` of v, or `iterations` steps are done.
 
-        Returns s and a report of the linear system.
+        Returns s and a report of the linear system. Warnings are those of :meth:`hessian_product`.
         """
         to, _ = self._points_like()
         report = self._plan.inverse_hessian_product(
@@ -265,6 +278,7 @@ class OTResult(PlanResult):
             number("tolerance", tolerance),
             whole("iterations", iterations, 1, MOST),
         )
+        _warn_if_short(report, tolerance)
         return attached(self, "inverse_hessian_product", (self._place.finish(to),), (v,))[0], report
 
     # The implementation.

@@ -88,6 +88,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         if isinstance(self.method, str) and self.method in _REGULARIZED:
             self.result_ = self._fit_regularized(source, target, y)
         else:
+            self._refuse_options_of_entropic_plans()
             own: Any = dict(metric=self.metric, reg=self.reg, unbalanced=self.unbalanced, method=self.method)
             self.result_ = solve_sample(source, target, **own, **self._how)
         self.n_iter_ = self.result_.n_iter
@@ -103,6 +104,19 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """The arguments of all solvers; "auto" is the precision of a solver that has one."""
         how = {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
         return {name: value for name, value in how.items() if (name, value) != ("precision", "auto")}
+
+    def _refuse_options_of_entropic_plans(self) -> None:
+        if isinstance(self.reg, str) or self.reg:
+            return
+        if self.unbalanced is not None:
+            raise NotImplementedError(
+                f"unbalanced: is {shown(self.unbalanced)}; must be None without reg: exact plans are balanced here; "
+                "solve_exact_sample() has penalties"
+            )
+        if self.precision != "auto":
+            raise ValueError(
+                f"precision: is {shown(self.precision)}; must be 'auto' without reg: exact plans are always in float64"
+            )
 
     def _fit_regularized(self, source: Array, target: Array, y: Any) -> Any:
         has_weight = self.reg is not None and self.reg != "auto"

@@ -78,6 +78,15 @@ def test_the_device_is_the_solvers(rng, method):
             monge.OTTransport(1.0, method=method, device=device).fit(x, np.arange(10) % 2)
 
 
+@pytest.mark.parametrize("reg", [0, None])
+def test_exact_plans_refuse_options_of_entropic_ones(rng, reg):
+    x = rng.normal(size=(6, 2))
+    with pytest.raises(NotImplementedError, match="^unbalanced: is 0.5; must be None without reg"):
+        monge.OTTransport(reg, unbalanced=0.5).fit(x)
+    with pytest.raises(ValueError, match="^precision: is 'float64'; must be 'auto' without reg"):
+        monge.OTTransport(reg, precision="float64").fit(x)
+
+
 def test_regularised_estimators():
     for name, keywords, match in (
         ("quadratic", {}, "^reg: is 'auto'; must be a number, the weight of the term"),

@@ -209,6 +209,18 @@ def test_inverse_hessian_product(rng):
     assert np.linalg.norm(back + step - v) <= 2e-9 * np.linalg.norm(v)
 
 
+def test_short_linear_systems_warn(rng):
+    x, y, a, b = problem(rng, 9, 8)
+    result = monge.solve_sample(x, y, a, b, reg=0.5)
+    with pytest.warns(monge.ConvergenceWarning, match="^conjugate gradients did not converge: iteration_limit after 1 "):
+        result.inverse_hessian_product(x, 1.0, iterations=1)
+    with pytest.warns(monge.ConvergenceWarning, match="negative_curvature after"):
+        result.inverse_hessian_product(x, -100.0, tolerance=0)
+    with pytest.warns(monge.ConvergenceWarning, match="iteration_limit after 1 "):
+        result.hessian_product(x, iterations=1)
+    assert result.hessian_product(x, tolerance=0, iterations=1)[2].status == "iteration_limit"
+
+
 def test_hadamard_and_gram_products(rng):
     x, y, a, b = problem(rng, 9, 8)
     result = monge.solve_sample(x, y, a, b, reg=0.5, precision="float64")

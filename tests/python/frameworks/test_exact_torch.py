@@ -109,6 +109,19 @@ def test_derivatives_that_there_are_not_are_errors() -> None:
         gradient.square().sum().backward()
 
 
+def test_options_that_require_a_gradient_are_errors() -> None:
+    M, s = torch.rand(3, 3), torch.tensor(0.5, requires_grad=True)
+    calls = {
+        "mass": lambda: monge.solve_exact(M, mass=s),
+        "m": lambda: monge.partial_wasserstein2([], [], M, m=s),
+        "penalty_a": lambda: monge.solve_exact(M, penalty_a=s),
+        "eps": lambda: monge.solve(M, eps=s),
+    }
+    for name, call in calls.items():
+        with pytest.raises(NotImplementedError, match=f"^{name}: requires a gradient"):
+            call()
+
+
 def test_scaling_b_to_the_total_of_a_has_derivatives() -> None:
     random = np.random.default_rng(5)
     M = torch.tensor(random.random((4, 5)))

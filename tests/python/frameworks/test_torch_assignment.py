@@ -114,6 +114,14 @@ def test_hard_gumbel_sinkhorn_without_a_permutation():
         monge.torch.gumbel_sinkhorn(logits, hard="yes")
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_empty_batches(device):
+    empty = torch.zeros(0, 3, 4, device=device)
+    for pairs in linear_sum_assignment(empty):
+        assert pairs.shape == (0, 3) and pairs.dtype == torch.int64 and pairs.device.type == device
+    assert monge.torch.gumbel_sinkhorn(empty, hard=True).shape == empty.shape
+
+
 def test_wrong_arguments(costs):
     for given, message in [
         ((costs[0, 0],), r"cost_matrix: has shape \(13,\)"),
