@@ -212,7 +212,7 @@ def test_inverse_hessian_product(rng):
 def test_short_linear_systems_warn(rng):
     x, y, a, b = problem(rng, 9, 8)
     result = monge.solve_sample(x, y, a, b, reg=0.5)
-    with pytest.warns(monge.ConvergenceWarning, match="^conjugate gradients did not converge: iteration_limit after 1 "):
+    with pytest.warns(monge.ConvergenceWarning, match="^conjugate gradients did not converge: iteration_"):
         result.inverse_hessian_product(x, 1.0, iterations=1)
     with pytest.warns(monge.ConvergenceWarning, match="negative_curvature after"):
         result.inverse_hessian_product(x, -100.0, tolerance=0)
