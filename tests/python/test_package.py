@@ -39,7 +39,7 @@ def test_importing_brings_no_framework_along():
         seconds, loaded = run.stdout.splitlines()
         assert loaded == "[]" and run.stderr == ""
         times.append(float(seconds))
-    assert min(times) < 0.2
+    assert min(times) < 0.5  # 0.1 to 0.25 s on two busy cores; PyTorch alone takes over 1 s.
 
 
 def imported(path, module, known):
