@@ -29,6 +29,11 @@ _OF_GEOMLOSS = {
 }
 
 
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _check(options: str) -> None:
+    """Refuses wrong options; torch.compile calls it once, while it traces."""
+    _core.check_solve_options(from_text(options))
+
 
 def _power(name: str, length: Any, p: int) -> float:
     value = number(name, length)
@@ -112,7 +117,7 @@ class SamplesLoss(torch.nn.Module):
         self._last: tuple[Tensor, Tensor] | None = None
         self._names = {field: name for field, name in _OF_GEOMLOSS.items() if field not in options}
         try:
-            _core.check_solve_options(from_text(to_text(self.options)))
+            _check(to_text(self.options))
         except (ValueError, TypeError) as error:
             rename(error, self._names)
             raise
