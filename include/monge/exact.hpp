@@ -60,9 +60,9 @@ struct ExactOptions {
 
   VectorView f = {};  ///< Warm start (n), with g: potentials of this problem or of one like it. Finite where a_i > 0.
   VectorView g = {};  ///< Warm start (m).
-  /// Warm start: the plan of a problem of this shape. Its pairs are the first basis; if the weights are those of that
-  /// problem, no mass has to find its place again. Its potentials are the start where f and g are not given. The plan
-  /// must stay until the solve ends.
+  /// Warm start: the plan of an earlier problem with as many rows and columns. Its pairs are the first basis, and its
+  /// potentials replace f and g where these are empty. With equal weights the plan is feasible at once. The object must
+  /// outlive the solve.
   ExactPlan const* start = nullptr;
   std::function<bool(ExactProgress const&)> progress = {};  ///< Return false to stop.
 };

@@ -29,7 +29,7 @@ Entries = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]
 class OTPlanSampler:
     """Draws pairs of a mini-batch from its plan: ``x0, x1 = OTPlanSampler("exact").sample_plan(x0, x1)``.
 
-    Arguments and methods are those of torchcfm's class of this name. The cost is |x - y|^2 of flattened points with
+    Arguments and methods are as in torchcfm's class of this name. The cost is |x - y|^2 of flattened points with
     uniform weights. Batches are arrays of NumPy or PyTorch, (n, ...) and (m, ...); what is drawn from them has their
     framework, dtype and device. Exact plans are made in host memory. Random numbers are those of NumPy's global
     generator, which ``numpy.random.seed`` sets.

@@ -251,7 +251,7 @@ class ExactSolve {
     std::vector<std::int32_t> partner;  // -1 for the penalty itself.
   };
 
-  /// Takes points of which all pairs are forbidden out of reachable_.
+  /// Sets the weight of a point in reachable_ to 0 if all its pairs are forbidden.
   Prices prices_of(Side side) {
     bool const by_rows = side == Side::rows, partial = is_partial(options_);
     std::int64_t const size = by_rows ? n_ : m_;
@@ -664,7 +664,7 @@ class ExactSolve {
   ExactOptions const& options_;
   std::int64_t n_, m_;
   ValidMarginals marginals_;
-  Marginals reachable_;  // The same without points of which all pairs are forbidden.
+  Marginals reachable_;  // The same, with weight 0 for points whose pairs are all forbidden.
   Masses masses_;
   PairCosts costs_;
   NetworkSimplex simplex_;

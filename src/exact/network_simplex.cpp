@@ -111,8 +111,8 @@ std::vector<std::int32_t> NetworkSimplex::from_the_leaves(std::vector<Arc> const
   return arcs;
 }
 
-/// The first tree: mass on the arcs of the pairs and then on those of reduced cost 0, as much as goes in their order,
-/// and what is left at the root.
+/// The first tree. Arcs of the pairs, then arcs of reduced cost 0, each take as much mass as their ends have left. The
+/// remaining mass goes through the root.
 void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
   double const least = 0x1p-51 * largest_;
   double sum = 0;

@@ -25,7 +25,7 @@ constexpr bool has_products(CostFunction function) {
   return function != CostFunction::euclidean && function != CostFunction::p_norm;
 }
 
-/// The costs between the classes of x and those of y.
+/// The cost of each pair of a class of x and a class of y.
 struct LabelCosts {
   std::int64_t rows = 0, columns = 0;
   std::vector<double> cost;  // weight W, row by row.

@@ -72,7 +72,7 @@ struct GroupNorm {
     T squares = 0;  // x^2
     T rises = 0;    // x^2 times the derivative of ln(N / x) by ln N.
 
-    /// `prox` is that of the GroupNorm, `of_group` the one within the group.
+    /// `prox` is GroupNorm::prox. `of_group` is the prox with the group's penalty at x(N).
     MONGE_HOST_DEVICE void add(EntryProx<T> const& prox, EntryProx<T> const& of_group, T x) {
       T const square = x * x, root = std::sqrt(square + prox.width * prox.width);
       squares += square;

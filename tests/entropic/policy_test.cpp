@@ -238,7 +238,7 @@ TEST(SinkhornPolicyTest, has_no_ladder_without_annealing_or_below_eps) {
   EXPECT_EQ(ladder(options, 0), std::vector<double>{});
 }
 
-// Given potentials may be further off than those of the first rung: the ladder starts from 0, as that of a cold start.
+// Bad initial potentials may be worse than 0, so the ladder starts from 0, as a cold start does.
 TEST(SinkhornPolicyTest, given_potentials_that_fail_the_trial_are_forgotten) {
   SolveOptions const options = annealing_options();
   for (bool const is_warm : {false, true}) {

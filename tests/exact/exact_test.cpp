@@ -70,7 +70,7 @@ ExactPlan solve(Problem const& problem, ExactOptions const& options = {}) {
   return solve_exact(Context::cpu(2), problem.geometry(), problem.a, problem.b, options);
 }
 
-/// The potentials obey all constraints of the dual, and their value is that of the plan.
+/// Expects potentials that are feasible in the dual, with the value of the plan: a proof that both are optimal.
 void expect_relaxed_proof(Problem const& problem, ExactPlan const& plan, ExactOptions const& options) {
   std::int64_t const n = problem.n(), m = problem.m();
   std::vector<long double> const costs = dense_costs(problem);

@@ -137,7 +137,7 @@ def test_penalties_beside_linear_programs(rho: float | tuple[float, float]) -> N
         scale = np.max(M[np.isfinite(M)]) * (a.sum() + b.sum())
         assert result.status == "optimal"
         assert float(result.value) == pytest.approx(linear_program(M, a, b, pair), rel=1e-9, abs=1e-9 * scale)
-        # The value is that of the plan, and the potentials, which obey all constraints of the dual, prove it.
+        # Potentials that are feasible in the dual and have the value of the plan prove that both are optimal.
         plan, (f, g) = result.plan, result.potentials
         off = np.abs(plan.sum(1) - a).sum(), np.abs(plan.sum(0) - b).sum()
         penalties = sum(price * left for price, left in zip(pair, off) if left > 1e-12)
@@ -197,7 +197,7 @@ def test_part_of_a_permutation() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("how", [{"unbalanced": 0.4}, {"unbalanced": (0.1, 3.0)}, {"mass": 0.35}, {"mass": 0.97}])
 def test_relaxed_problems_of_points(kind: str, how: dict[str, float]) -> None:
-    # Costs of points beside those of a matrix: candidates and passes, beside all pairs with a dustbin given to POT.
+    # Points are solved by candidates and passes. The oracle is POT on all pairs, with a dustbin.
     x, y = points(kind, 260, 2, 0), points(kind, 230, 2, 1) + 0.3
     a, b = weights("whole", 260, 2), weights("uniform", 230, 3)
     M = cdist(x, y, "sqeuclidean")

@@ -39,7 +39,7 @@ SHOWS = {
     "embeddings": lambda v: (
         v["stay"][0] > 0.99 and v["copies"][0] > 0.99 and v["copies"][-1] < 0.1 and 0.5 < v["stay"][-1] < 0.9
     ),
-    # A permutation, whose colours are nearer to the temple's than those of the flower where they were.
+    # Each pixel is used once, and the permuted flower is closer to the temple than the flower itself.
     "every_pixel_once": lambda v: (
         (np.sort(v["goal"]) == range(54 * 80)).all()
         and abs(v["painted"] - v["china"].reshape(-1, 3)).mean() < 0.8 * abs(v["flower"] - v["china"]).mean()

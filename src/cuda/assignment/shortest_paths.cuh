@@ -194,7 +194,7 @@ class BlockPathSearch {
     __shared__ NearestColumn of_warps[2][32];
     NearestColumn const nearest = nearest_of_warp(mine);
     if (threads_ == 32) return nearest;
-    // Two arrays by turns: a warp may still read the one of this step when another writes that of the next.
+    // Steps use two arrays in turn: a slow warp may read the array of this step while a fast one writes the next.
     NearestColumn* const all = of_warps[turn_];
     turn_ ^= 1;
     int const lane = static_cast<int>(threadIdx.x) % 32;
