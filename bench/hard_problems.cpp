@@ -21,16 +21,21 @@ int main(int argc, char** argv) {
   constexpr Method kMethods[] = {Method::automatic, Method::sinkhorn, Method::newton, Method::splr};
   fmt::print("seed\tproblem\tmethod\tpasses\tannealing\tfloat64\tin steps\tsteps\terror\tstatus\n");
   for (std::uint64_t const seed : seeds) {
-    std::map<std::string_view, std::pair<int, int>> totals;  // Passes, and problems that end short.
+    struct Total {
+      int passes = 0, short_of_it = 0;
+      double seconds = 0;
+    };
+    std::map<std::string_view, Total> totals;
     for (auto const& [name, problem, eps] : oracle::hard_problems(seed)) {
       auto const run = [&](std::string_view method, SolveOptions const& options) {
         Report const report = solve(context, problem.geometry(), problem.a, problem.b, options).report();
         fmt::print("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{:.1e}\t{}\n", seed, name, method, report.iterations,
                    report.annealing_iterations, report.refinement_iterations, report.newton_iterations,
                    report.newton_steps, report.marginal_error, monge::name(report.status));
-        auto& [passes, short_of_it] = totals[method];
-        passes += report.iterations;
-        short_of_it += report.status == Status::converged ? 0 : 1;
+        Total& total = totals[method];
+        total.passes += report.iterations;
+        total.short_of_it += report.status == Status::converged ? 0 : 1;
+        total.seconds += report.seconds.total;
       };
       for (Method const method : kMethods)
         run(monge::name(method), {.eps = eps, .method = method, .tolerance = tolerance});
@@ -41,6 +46,6 @@ int main(int argc, char** argv) {
                     .annealing = 1});
     }
     for (auto const& [method, total] : totals)
-      fmt::print("{}\tall\t{}\t{}\t{} short\n", seed, method, total.first, total.second);
+      fmt::print("{}\tall\t{}\t{}\t{} short\t{:.2f} s\n", seed, method, total.passes, total.short_of_it, total.seconds);
   }
 }

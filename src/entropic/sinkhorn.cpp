@@ -102,16 +102,28 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
-/// Moves (f, g) to the (f + t, g - t) with <a, f> = <b, g>, which is as good a start: large constants of opposite signs
-/// would leave few digits to the rest.
-void centre(WarmStart& start, ValidMarginals const& marginals) {
-  auto const total = [](std::vector<double> const& weight, std::vector<double> const& potential) {
-    return std::inner_product(potential.begin(), potential.end(), weight.begin(), 0.0);
+/// Moves (f, g) by constants to <a, f> = <b, g>: large constants would leave few digits to the rest. The sum of both
+/// stays if it may be the dual value of a plan; otherwise it becomes the mean cost or, where the operator does not know
+/// this, the sum of a cold start. Changes the operator's potentials.
+void centre(WarmStart& start, EntropicOperator& entropic, Marginals const& marginals) {
+  using Potential = std::vector<double>;
+  auto const mean = [](Potential const& weight, Potential const& potential) {
+    return std::inner_product(potential.begin(), potential.end(), weight.begin(), 0.0) /
+           std::accumulate(weight.begin(), weight.end(), 0.0);
   };
-  double const t =
-      (total(marginals.b, start.g) - total(marginals.a, start.f)) / (marginals.total_a + marginals.total_b);
-  for (double& f : start.f) f += t;
-  for (double& g : start.g) g -= t;
+  double const mean_f = mean(marginals.a, start.f), mean_g = mean(marginals.b, start.g);
+  auto [bound, middle] = entropic.cost_size();
+  if (std::isnan(middle)) {
+    forget_potentials(entropic);
+    Potential f(start.f.size()), g(start.g.size());
+    entropic.get_potentials(f, g);
+    middle = mean(marginals.a, f) + mean(marginals.b, g);
+  }
+  double const away = middle - (mean_f + mean_g);
+  double const moved = std::abs(away) > 2 * bound ? away / 2 : 0;
+  double const t = (mean_g - mean_f) / 2;
+  for (double& f : start.f) f += moved + t;
+  for (double& g : start.g) g += moved - t;
 }
 
 /// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.
@@ -396,9 +408,11 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
   if (std::isnan(mean_cost) && problem.options.eps == 0)
     mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
-  if (solves && problem.options.tolerance > 0 && penalties_of(problem.options).balanced())
-    centre(problem.start, problem.marginals);
-  if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
+  if (!problem.start.f.empty()) {
+    if (solves && problem.options.tolerance > 0 && penalties_of(problem.options).balanced())
+      centre(problem.start, *problem.entropic, problem.marginals);
+    problem.entropic->set_potentials(problem.start.f, problem.start.g);
+  }
 
   Report& report = problem.report;
   report.eps = problem.options.eps;

@@ -120,6 +120,22 @@ TEST_P(Gauge, a_constant_of_the_start_is_taken_back) {
   expect_close("P 1", product, expected, allowed);
 }
 
+// A constant of 1e13 eps in both potentials would round all logits to multiples of 2e-3.
+TEST_P(Gauge, a_start_whose_dual_value_no_plan_has_is_moved) {
+  Recipe recipe{50, 41, 3};
+  recipe.costs = GetParam().costs;
+  Problem const problem = make_problem(recipe);
+  double const eps = 0.05 * Magnitudes(problem).spread();
+  SolveOptions options{.eps = eps, .tolerance = reachable(precision()), .precision = precision()};
+  int const cold = solve(problem, options).report().iterations;
+  std::vector<double> const f(50, 1e13 * eps), g(41, 1e13 * eps);
+  options.f = f;
+  options.g = g;
+  Plan const plan = solve(problem, options);
+  EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+  EXPECT_LE(plan.report().iterations, cold + 10);  // Of the trial.
+}
+
 TEST_P(Gauge, without_a_tolerance_the_iterates_stay_as_they_are) {
   Recipe recipe{50, 41, 3};
   recipe.costs = GetParam().costs;
