@@ -38,6 +38,10 @@ constexpr int kBlindPatience = 100;
 /// than kSelfFall is rounding.
 constexpr int kSelfPatience = 3;
 constexpr double kSelfFall = 0.9;
+/// Sweeps have stalled at relative errors from kLeastFloor to kUsualFloor times the rounding error of a logit. Where
+/// the tolerance is below the first, float64 takes over at the second.
+constexpr double kLeastFloor = 0.002;
+constexpr double kUsualFloor = 0.1;
 /// A fall of the error by less than this factor is no progress.
 constexpr double kFall = 0.999;
 /// Float64 sweeps before the first check: they show the rate that rounding has hidden.
@@ -131,6 +135,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
   if (rungs_ > 0) return swept_on_ladder();
   if (in_doubt_ || has_reached_target()) return ask_certificate();
+  if (foresees_floor()) return go_no_further();
   if (on_trial_) {
     int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
     bool const is_over = iterations_ >= sweeps;
@@ -456,6 +461,21 @@ double SinkhornPolicy::bound() const {
   return was_plain() ? errors_.column : seen_error();
 }
 
+/// The rounding error of a logit in the last sweep.
+double SinkhornPolicy::logit_rounding() const {
+  // With a penalty the target marginals have the factor exp(-f / rho).
+  double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
+  return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty);
+}
+
+/// Whether sweeps have come to errors that rounding may stop, on the way to a tolerance out of its reach. Other
+/// schedules fall too slowly from the usual floor to the least to leave it to float64.
+bool SinkhornPolicy::foresees_floor() const {
+  double const rounding = logit_rounding();
+  return may_refine() && options_.schedule == Schedule::overrelaxed && options_.tolerance > 0 &&
+         target_ < kLeastFloor * rounding && seen_error() <= kUsualFloor * rounding * mass_;
+}
+
 /// True when the error has stopped falling at a level that rounding explains.
 bool SinkhornPolicy::has_stopped_falling(int patience) {
   double const error = seen_error();
@@ -464,11 +484,8 @@ bool SinkhornPolicy::has_stopped_falling(int patience) {
     best_iteration_ = iterations_;
     return false;
   }
-  // With a penalty the target marginals have the factor exp(-f / rho).
-  double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
-  double const logit_size = 1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty;
   // Overrelaxed sweeps shrink errors by omega - 1, so rounding errors of all sweeps sum to 1 / (2 - omega) times one.
-  double const logit_error = 8 * unit_roundoff(precision_) * logit_size / (2 - last_sweep_.relaxation);
+  double const logit_error = 8 * logit_rounding() / (2 - last_sweep_.relaxation);
   // An error e of a logit multiplies its entry by exp(e).
   bool const rounding = std::isinf(error) || std::log1p(error / mass_) <= logit_error;
   return rounding && iterations_ - best_iteration_ >= patience;

@@ -91,6 +91,8 @@ class SinkhornPolicy {
   bool rounding_shows() const { return options_.certificate && !is_self_ && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
+  double logit_rounding() const;
+  bool foresees_floor() const;
   void ask_certificate();
   void aim_lower(double value, double error);
   bool steps_on_ladder() const;

@@ -492,6 +492,29 @@ TEST(SinkhornPolicyTest, sweeps_that_see_a_tenth_of_the_error_are_at_their_preci
   }
 }
 
+/// With costs of 1000 eps a logit is rounded by 2^-24 1001 = 6e-5. Sweeps stall at 0.002 of it at the least.
+TEST(SinkhornPolicyTest, float64_takes_over_where_the_tolerance_is_below_every_floor) {
+  double const rounding = 0x1p-24 * 1001, reachable = 0.002 * rounding;
+  auto const policy_at = [&](SolveOptions const& options, double error) {
+    SinkhornPolicy policy = make_policy(options, 1000);
+    policy.swept({error * rounding * kMass / 2, error * rounding * kMass / 2});
+    return policy;
+  };
+  SolveOptions options = plain_options();
+  options.schedule = Schedule::overrelaxed;
+  options.tolerance = 0.99 * reachable;
+  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::refine);
+  EXPECT_EQ(policy_at(options, 0.101).next().action, SinkhornAction::sweep);
+  options.tolerance = 1.01 * reachable;
+  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
+  options.tolerance = 0.99 * reachable;
+  options.schedule = Schedule::symmetric;
+  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
+  options.schedule = Schedule::overrelaxed;
+  options.precision = Precision::float32;
+  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
+}
+
 /// Options under which an error of `stalled_error()` in float32 is one that rounding explains, with no certificate to
 /// tell whether it is.
 SolveOptions stalling_options(Precision precision, Schedule schedule = Schedule::alternating) {
@@ -788,6 +811,7 @@ TEST(SinkhornPolicyTest, last_sweeps_before_the_cap_are_plain) {
     SCOPED_TRACE(testing::Message() << iterations << " iterations");
     SolveOptions options = plain_options();
     options.schedule = Schedule::overrelaxed;
+    options.precision = Precision::float64;
     options.tolerance = 1e-100;
     options.iterations = iterations;
     options.check_every = 7;
