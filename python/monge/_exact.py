@@ -47,7 +47,7 @@ class _Made:
 
     @functools.cached_property
     def rows(self) -> np.ndarray[Any, Any]:
-        return np.repeat(np.arange(len(self.f)), np.diff(self.row_begin))
+        return np.repeat(np.arange(len(self.f)), self.row_begin[1:] - self.row_begin[:-1])
 
     def transposed(self) -> _Made:
         """The same plan seen from the targets."""
@@ -92,6 +92,9 @@ class _Made:
         sums = np.zeros((size, values.shape[1]))
         np.add.at(sums, onto, self.values[:, None] * values[of])
         return sums
+
+
+_MADE = [field.name for field in fields(_Made)]
 
 
 def _write(to: Array, values: np.ndarray[Any, Any]) -> None:
@@ -221,14 +224,14 @@ def run(
     if not (start is None or isinstance(start, ExactResult)):
         raise TypeError(f"start: is {shown(start)}; must be an ExactResult")
     potentials = pair_of_potentials(potentials_init)
-    plan = None if start is None else _core.ExactPlan(*(getattr(start._made, field.name) for field in fields(_Made)))
+    plan = None if start is None else _core.ExactPlan(*(getattr(start._made, name) for name in _MADE))
     with watching(progress, options.get("rounds", _ALWAYS_ROUNDS), "pass", text) as watch:
         plan = _core.solve_exact(
             problem.place.session(n_threads), problem.geometry, problem.a, problem.b, *potentials, plan, options, watch
         )
     if plan.report.status == "round_limit":
         warn(f"the exact solver has no proof: {plan.report.message}")
-    arrays = (np.array(getattr(plan, field.name)) for field in fields(_Made)[1:])
+    arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
     return ExactResult(problem, options, _Made(plan.report, *arrays))
 
 

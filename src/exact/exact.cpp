@@ -22,14 +22,15 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Up to this many pairs all are candidates: an entropic solve would take longer than it saves.
-constexpr std::int64_t kAllPairs = 1 << 15;
+/// Up to this many pairs all are candidates; above kQuick, from potentials of some sweeps.
+constexpr std::int64_t kAllPairs = 1 << 17;
+constexpr std::int64_t kQuick = 1 << 11;
 /// Pairs of a row that a pass over all pairs offers.
 constexpr std::int64_t kOffered = 16;
 /// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps as a
 /// share of the spread of a row's candidates, and the number of times that eps may fall.
 constexpr double kStartError = 3e-3;
-constexpr int kStartSweeps = 50;
+constexpr int kStartSweeps = 50, kQuickSweeps = 10;
 constexpr double kStartCache = 1 << 27;
 constexpr double kStartEps = 0.3;
 constexpr int kMostStarts = 6;
@@ -146,7 +147,8 @@ class ExactSolve {
         simplex_(masses_.a, masses_.b) {
     if (is_relaxed(options_)) open_dustbin();
     WarmStart const warm = warm_start();
-    if (n_ * m_ <= kAllPairs) {
+    has_all_candidates_ = n_ * m_ <= kAllPairs;
+    if (has_all_candidates_) {
       take_all_pairs(warm.g);
     } else if (warm.f.empty()) {
       take_entropic_candidates();
@@ -331,13 +333,15 @@ class ExactSolve {
 
   void take_all_pairs(std::vector<double> const& g) {
     std::vector<Arc> arcs;
+    arcs.reserve(at(n_ * m_));
     for (std::int64_t i = 0; i < n_; ++i) {
       for (std::int64_t j = 0; j < m_; ++j)
         arcs.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), 0});
     }
-    all_pairs_ = priced(std::move(arcs));
-    simplex_.add(*all_pairs_);
-    start(g.empty() ? std::vector<double>(at(m_), 0) : g);
+    simplex_.add(priced(std::move(arcs)));
+    start(!g.empty()         ? g
+          : n_ * m_ > kQuick ? entropic_plan(start_options(kQuickSweeps)).g()
+                             : std::vector(at(m_), 0.0));
   }
 
   void start(std::vector<double> g) {
@@ -378,22 +382,32 @@ class ExactSolve {
   /// Penalties of entropic problems near this one.
   double entropic_penalty(double penalty, double eps) const { return is_partial(options_) ? 4 * eps : penalty; }
 
-  /// Potentials near the optimum, of entropic problems whose eps falls until it is near the differences of the reduced
-  /// costs of a row's candidates.
-  void take_entropic_candidates() {
+  /// Of the first entropic solve.
+  SolveOptions start_options(int sweeps) {
     SolveOptions options{.eps = first_eps(),
                          .method = Method::sinkhorn,
                          .tolerance = kStartError,
-                         .iterations = kStartSweeps,
+                         .iterations = sweeps,
                          .precision = Precision::float32,
                          .certificate = false,
                          .cache_bytes = kStartCache,
                          .progress = [&](Progress const&) { return goes_on(); }};
     options.penalty_a = entropic_penalty(options_.penalty_a, options.eps);
     options.penalty_b = entropic_penalty(options_.penalty_b, options.eps);
+    return options;
+  }
+
+  Plan entropic_plan(SolveOptions const& options) {
+    return monge::solve(context_, geometry_, reachable_.a, reachable_.b, options);
+  }
+
+  /// Potentials near the optimum, of entropic problems whose eps falls until it is near the differences of the reduced
+  /// costs of a row's candidates.
+  void take_entropic_candidates() {
+    SolveOptions options = start_options(kStartSweeps);
     std::vector<double> f, g;
     for (int k = 0;; ++k) {
-      Plan const plan = monge::solve(context_, geometry_, reachable_.a, reachable_.b, options);
+      Plan const plan = entropic_plan(options);
       std::vector<Arc> arcs;
       double const spread = candidates_of(plan, options.eps, arcs);
       f = plan.f();
@@ -481,9 +495,9 @@ class ExactSolve {
     start(std::move(g));
   }
 
-  /// For each row some pairs of least reduced cost, the least among them.
+  /// For each row some pairs of least reduced cost, the least among them; none if all pairs are candidates.
   std::vector<Arc> best_pairs() {
-    if (all_pairs_) return *all_pairs_;
+    if (has_all_candidates_) return {};
     if (!hard_) {
       Marginals weights;
       for (std::int64_t i = 0; i < n_; ++i) weights.a.push_back(masses_.a[at(i)] > 0 && reachable_.a[at(i)] > 0);
@@ -513,7 +527,7 @@ class ExactSolve {
       closed = i;
       supply += marginals_.a[at(i)];
       line.clear();
-      for (std::int32_t j = 0; j < m_ && !all_pairs_; ++j) {
+      for (std::int32_t j = 0; j < m_ && !has_all_candidates_; ++j) {
         if (!simplex_.is_closed_column(j)) line.push_back({static_cast<std::int32_t>(i), j, 0});
       }
       line = priced(std::move(line));
@@ -535,13 +549,19 @@ class ExactSolve {
     return ways;
   }
 
-  /// Finds the largest f that the offered pairs allow, keeps the pairs of negative reduced cost, and evaluates the
-  /// dual.
+  /// Finds the largest f that the offered pairs allow, or all candidates if these are all pairs, keeps the offered
+  /// pairs of negative reduced cost, and evaluates the dual.
   void price(std::vector<Arc>& offered) {
     std::vector<double> f = leaving_.price;
     f.resize(at(n_), kInfinity);
     for (double& potential : f) potential -= dustbin_;
     for (Arc const& arc : offered) f[at(arc.row)] = std::min(f[at(arc.row)], arc.cost - v_[at(arc.column)]);
+    if (has_all_candidates_) {
+      std::vector<double> v = v_;
+      if (is_relaxed(options_)) v.push_back(dustbin_);
+      std::vector<double> const least = simplex_.least_of_rows(v);
+      for (std::size_t i = 0; i < f.size(); ++i) f[i] = std::min(f[i], least[i]);
+    }
     double worst = 0;
     CompensatedSum dual;
     for (std::int64_t i = 0; i < n_; ++i) {
@@ -668,7 +688,7 @@ class ExactSolve {
   Masses masses_;
   PairCosts costs_;
   NetworkSimplex simplex_;
-  std::optional<std::vector<Arc>> all_pairs_;  // With their costs, if they are the candidates.
+  bool has_all_candidates_ = false;
   std::optional<HardTransform> hard_;
   ExactReport report_;
   double best_dual_ = -kInfinity;

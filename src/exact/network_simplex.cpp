@@ -30,14 +30,11 @@ NetworkSimplex::NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> deman
       potential_(at(root_) + 1, 0),
       base_(at(root_) + 1, 0) {}
 
-void NetworkSimplex::add(std::vector<Arc> const& arcs) {
-  std::vector<Arc> all;
-  all.reserve(arcs.size() + cost_.size());
+void NetworkSimplex::add(std::vector<Arc> all) {
+  if (!std::is_sorted(all.begin(), all.end())) std::sort(all.begin(), all.end());
+  std::ptrdiff_t const added = std::ssize(all);
   for (std::size_t k = 0; k < cost_.size(); ++k) all.push_back({arc_row_[k], arc_column_[k] - rows_, cost_[k]});
-  all.insert(all.end(), arcs.begin(), arcs.end());
-  auto const added = all.begin() + static_cast<std::ptrdiff_t>(cost_.size());
-  if (!std::is_sorted(added, all.end())) std::sort(added, all.end());
-  std::inplace_merge(all.begin(), added, all.end());
+  std::inplace_merge(all.begin(), all.begin() + added, all.end());
   all.erase(std::unique(all.begin(), all.end(), std::mem_fn(&Arc::is_same_pair)), all.end());
 
   std::vector<std::int32_t> new_place(cost_.size());  // Of the arcs that were there.
@@ -61,11 +58,9 @@ void NetworkSimplex::add(std::vector<Arc> const& arcs) {
 }
 
 void NetworkSimplex::start(std::vector<double> const& v, std::vector<Arc> const& pairs) {
-  std::fill(base_.begin(), base_.begin() + rows_, kInfinity);
-  std::copy(v.begin(), v.end(), base_.begin() + rows_);
+  std::ranges::copy(least_of_rows(v), base_.begin());
+  std::ranges::copy(v, base_.begin() + rows_);
   for (double const value : v) largest_ = std::max(largest_, std::abs(value));
-  for (std::size_t k = 0; k < cost_.size(); ++k)
-    base_[at(arc_row_[k])] = std::min(base_[at(arc_row_[k])], cost_[k] - base_[at(arc_column_[k])]);
   std::vector<double> least(base_.size(), kInfinity);
   for (std::size_t k = 0; k < cost_.size(); ++k)
     least[at(arc_column_[k])] = std::min(least[at(arc_column_[k])], cost_[k] - base_[at(arc_row_[k])]);
@@ -74,6 +69,18 @@ void NetworkSimplex::start(std::vector<double> const& v, std::vector<Arc> const&
     if (std::isfinite(least[j])) base_[j] = std::max(base_[j], least[j]);
   }
   plant(pairs);
+}
+
+std::vector<double> NetworkSimplex::least_of_rows(std::vector<double> const& v) const {
+  std::vector<double> all(at(rows_), kInfinity);
+  for (std::size_t k = 0; k < cost_.size();) {
+    std::int32_t const row = arc_row_[k];
+    double least = kInfinity;
+    for (; k < cost_.size() && arc_row_[k] == row; ++k)
+      least = std::min(least, cost_[k] - v[at(arc_column_[k] - rows_)]);
+    all[at(row)] = least;
+  }
+  return all;
 }
 
 /// The arcs of the pairs, each at a time when it is the last one of a point. Arcs of cycles have no such time.
@@ -188,24 +195,26 @@ void NetworkSimplex::unlink(std::int32_t node) {
 /// The arc of least reduced cost in the next block that has a negative one, or kNone.
 std::int32_t NetworkSimplex::entering() {
   double const most = -0x1p-46 * largest_;
-  double least = most;
-  std::int32_t best = kNone;
-  std::size_t in_block = block_;
-  std::size_t k = next_arc_;
-  for (std::size_t seen = 0; seen < cost_.size(); ++seen) {
-    double const reduced = cost_[k] - potential_[at(arc_row_[k])] - potential_[at(arc_column_[k])];
-    if (reduced < least) {
-      least = reduced;
-      best = index(k);
+  auto const reduced = [&](std::size_t k) {
+    return cost_[k] - potential_[at(arc_row_[k])] - potential_[at(arc_column_[k])];
+  };
+  for (std::size_t seen = 0; seen < cost_.size();) {
+    std::size_t const begin = next_arc_ < cost_.size() ? next_arc_ : 0, end = std::min(begin + block_, cost_.size());
+    next_arc_ = end;
+    seen += end - begin;
+    double even = most, odd = most;  // Two minima, since each depends on the one before.
+    std::size_t k = begin;
+    for (; k + 1 < end; k += 2) {
+      even = std::min(even, reduced(k));
+      odd = std::min(odd, reduced(k + 1));
     }
-    if (++k == cost_.size()) k = 0;
-    if (--in_block == 0) {
-      if (best != kNone) break;
-      in_block = block_;
-    }
+    if (k < end) even = std::min(even, reduced(k));
+    double const least = std::min(even, odd);
+    if (least == most) continue;
+    for (k = begin; reduced(k) != least;) ++k;
+    return index(k);
   }
-  next_arc_ = k;
-  return best;
+  return kNone;
 }
 
 void NetworkSimplex::pivot(std::int32_t arc) {

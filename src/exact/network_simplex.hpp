@@ -38,7 +38,7 @@ class NetworkSimplex {
   NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> demand);
 
   /// Adds arcs of finite cost; those that are there stay.
-  void add(std::vector<Arc> const& arcs);
+  void add(std::vector<Arc> arcs);
   /// Begins with potentials v. Each row gets the largest u that its arcs allow, then each column the largest v. `pairs`
   /// get mass before others if they are among the arcs; the pairs of a tree or forest that has a plan get that plan.
   void start(std::vector<double> const& v, std::vector<Arc> const& pairs = {});
@@ -51,6 +51,8 @@ class NetworkSimplex {
   bool is_closed(std::int32_t row) const { return nodes_[static_cast<std::size_t>(row)].closed; }
   bool is_closed_column(std::int32_t column) const { return nodes_[static_cast<std::size_t>(rows_ + column)].closed; }
 
+  /// The least cost_ij - v_j over the arcs of each row; infinity where there are none.
+  std::vector<double> least_of_rows(std::vector<double> const& v) const;
   double u(std::int32_t row) const { return potential_[static_cast<std::size_t>(row)]; }
   std::vector<double> v() const { return {potential_.begin() + rows_, potential_.end() - 1}; }
   std::int64_t arcs() const { return static_cast<std::int64_t>(cost_.size()); }
