@@ -102,28 +102,28 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
-/// Moves (f, g) by constants to <a, f> = <b, g>: large constants would leave few digits to the rest. The sum of both
-/// stays if it may be the dual value of a plan; otherwise it becomes the mean cost or, where the operator does not know
-/// this, the sum of a cold start. Changes the operator's potentials.
-void centre(WarmStart& start, EntropicOperator& entropic, Marginals const& marginals) {
-  using Potential = std::vector<double>;
-  auto const mean = [](Potential const& weight, Potential const& potential) {
-    return std::inner_product(potential.begin(), potential.end(), weight.begin(), 0.0) /
-           std::accumulate(weight.begin(), weight.end(), 0.0);
-  };
-  double const mean_f = mean(marginals.a, start.f), mean_g = mean(marginals.b, start.g);
-  auto [bound, middle] = entropic.cost_size();
-  if (std::isnan(middle)) {
-    forget_potentials(entropic);
-    Potential f(start.f.size()), g(start.g.size());
-    entropic.get_potentials(f, g);
-    middle = mean(marginals.a, f) + mean(marginals.b, g);
+/// Moves (f', g') by constants to equal means: large constants would leave few digits to the rest. The sum of both
+/// means stays if it may be the dual value of a plan, and becomes 0 otherwise.
+void centre(EntropicOperator& entropic, Marginals const& marginals) {
+  VectorOperations const& vectors = entropic.vectors();
+  std::span const sides(kSides, entropic.is_self() ? 1 : 2);  // Both potentials of a self problem are one vector.
+  double mean[2];
+  for (Side const side : sides) {
+    std::vector<double> const& weight = side == Side::rows ? marginals.a : marginals.b;
+    std::unique_ptr<Vector> const weights = vectors.make(side);
+    vectors.read(weight, *weights);
+    mean[static_cast<int>(side)] = vectors.dot(*weights, std::as_const(entropic).potential(side)) /
+                                   std::accumulate(weight.begin(), weight.end(), 0.0);
   }
-  double const away = middle - (mean_f + mean_g);
-  double const moved = std::abs(away) > 2 * bound ? away / 2 : 0;
-  double const t = (mean_g - mean_f) / 2;
-  for (double& f : start.f) f += moved + t;
-  for (double& g : start.g) g += moved - t;
+  if (entropic.is_self()) mean[1] = mean[0];
+  double const sum = mean[0] + mean[1];
+  double const middle = std::abs(sum) <= 2 * entropic.cost_size().centred_bound ? sum / 2 : 0;
+  for (Side const side : sides) {
+    std::unique_ptr<Vector> const ones = vectors.make(side);
+    vectors.read(std::vector<double>(static_cast<std::size_t>(ones->rows()), 1.0), *ones);
+    Vector& potential = entropic.potential(side);
+    vectors.combine({{1, &potential}, {middle - mean[static_cast<int>(side)], ones.get()}}, potential);
+  }
 }
 
 /// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.
@@ -176,6 +176,9 @@ class SinkhornRun {
       newton_ =
           std::make_unique<NewtonMethod>(entropic(), problem_.marginals, penalties_of(options()), options().criterion);
     return newton_->advance(next().sweep.eps, next().count);
+  }
+  void recentre() const {
+    if (penalties_of(options()).balanced()) centre(entropic(), problem_.marginals);
   }
   void stepped(NewtonProgress const& progress) {
     Sweep const kind = next().sweep;
@@ -270,7 +273,7 @@ void sweep(Sweeper& sweeper, Runs const& runs) {
   if (runs.empty()) return;
   std::vector<SweepStep> steps;
   for (SinkhornRun const* run : runs) {
-    if (run->next().restarts) forget_potentials(run->entropic());
+    if (run->next().recentres) run->recentre();
     steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
   }
   sweeper.sweep(steps);
@@ -409,9 +412,9 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
     mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   if (!problem.start.f.empty()) {
-    if (solves && problem.options.tolerance > 0 && penalties_of(problem.options).balanced())
-      centre(problem.start, *problem.entropic, problem.marginals);
     problem.entropic->set_potentials(problem.start.f, problem.start.g);
+    if (solves && problem.options.tolerance > 0 && penalties_of(problem.options).balanced())
+      centre(*problem.entropic, problem.marginals);
   }
 
   Report& report = problem.report;

@@ -311,13 +311,17 @@ void SinkhornPolicy::go_on() {
 }
 
 /// Starts at the top of the ladder. The ladder takes at most half of the sweeps that are left: it loses its upper rungs
-/// where the cap is too low. Given potentials that failed the trial may be far off even at the top: it starts from 0.
+/// where the cap is too low. Given potentials climb it from below, up to the rung that they fit, and have none where
+/// the cap is too low.
 void SinkhornPolicy::start_ladder() {
   int const most = remaining() / 2;
-  rungs_ = static_cast<int>(std::min<double>(ladder_length(options_, cost_bound_), most));
+  top_rung_ = static_cast<int>(std::min<double>(ladder_length(options_, cost_bound_), most));
+  if (is_warm_ && most < kRungSweeps * top_rung_) return go_on();
+  climbs_ = is_warm_;
+  rungs_ = climbs_ ? std::min(1, top_rung_) : top_rung_;
   ladder_end_ = iterations_ + most;
   start_rung();
-  step_.restarts = is_warm_;
+  step_.recentres = is_warm_;  // The first sweep has put the largest of a poor g' into f'.
 }
 
 /// Starts the sweeps at rung_eps(). The rungs that are left share the sweeps of the ladder that are left equally.
@@ -333,6 +337,11 @@ void SinkhornPolicy::start_rung() {
 void SinkhornPolicy::swept_on_ladder() {
   annealing_iterations_ += step_.count;
   double const enough = std::max(steps_on_ladder() ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
+  climbs_ = climbs_ && seen_error() > enough && rungs_ < top_rung_;
+  if (climbs_) {
+    rungs_ += 1;
+    return start_rung();
+  }
   if (seen_error() > enough && iterations_ < rung_end_) {
     double const newton = kNewtonPasses * sweeps_of_newton_pass();
     bool const is_due = steps_on_ladder()
@@ -395,7 +404,7 @@ bool SinkhornPolicy::judges_rate() const {
 SinkhornStep SinkhornPolicy::sweeps() {
   bool const relax = relaxes_next();
   int most = relax ? remaining() - plain_tail(options_) : remaining();
-  if (judges_rate()) {
+  if (judges_rate() || climbs_) {
     most = 1;
   } else if (rungs_ > 0) {
     most = std::min(seen_.empty() ? kFirstSweeps : kRungSweeps, rung_end_ - iterations_);

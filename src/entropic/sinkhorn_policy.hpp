@@ -27,7 +27,7 @@ struct SinkhornStep {
   Sweep sweep{};
   int count = 0;
   Status status = Status::completed;
-  bool restarts = false;  // Whether the sweeps start from potentials 0.
+  bool recentres = false;  // Whether a large constant may have come into the potentials.
 };
 
 /// Decides about one problem: whether it needs the eps ladder and when a rung is done, omega, when a sweep is plain,
@@ -143,6 +143,8 @@ class SinkhornPolicy {
   std::vector<Seen> seen_;  // Checks at the eps of the last sweep.
   bool on_trial_;           // Whether sweeps without the ladder are on trial.
   int rungs_ = 0;           // Rungs from the current eps down to options_.eps.
+  int top_rung_ = 0;        // Where the ladder begins.
+  bool climbs_ = false;     // Whether given potentials look for their rung.
   int rung_end_ = 0;        // Iteration at which the rung ends, whatever its error.
   int ladder_end_ = 0;      // Iteration at which the ladder ends.
   AdaptiveRelaxation relaxation_;

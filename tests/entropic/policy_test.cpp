@@ -238,27 +238,35 @@ TEST(SinkhornPolicyTest, has_no_ladder_without_annealing_or_below_eps) {
   EXPECT_EQ(ladder(options, 0), std::vector<double>{});
 }
 
-// Bad initial potentials may be worse than 0, so the ladder starts from 0, as a cold start does.
-TEST(SinkhornPolicyTest, given_potentials_that_fail_the_trial_are_forgotten) {
-  SolveOptions const options = annealing_options();
-  for (bool const is_warm : {false, true}) {
-    SinkhornPolicy policy(options, kMass, 10, 0, {.float64 = 2, .newton = 2}, Precision::float32, is_warm);
-    if (is_warm) policy.certified(evaluation(kMass, kMass));
-    fail_trial(policy);
-    ASSERT_GT(policy.next().sweep.eps, options.eps);
-    EXPECT_EQ(policy.next().restarts, is_warm);
-    policy.swept({kMass, kMass});
-    EXPECT_FALSE(policy.next().restarts);
+// Given potentials climb the ladder, a sweep a rung, up to the rung at which they are good.
+TEST(SinkhornPolicyTest, given_potentials_begin_at_the_rung_that_they_fit) {
+  SolveOptions const options = annealing_options(0.5);
+  SinkhornPolicy policy(options, kMass, 16, 0, {.float64 = 2, .newton = 2}, Precision::float32, true);
+  policy.certified(evaluation(kMass, kMass));
+  fail_trial(policy);
+  EXPECT_TRUE(policy.next().recentres);
+  for (double const eps : {2.0, 4.0}) {
+    EXPECT_EQ(policy.next().sweep.eps, eps * options.eps);
+    EXPECT_EQ(policy.next().count, 1);
+    policy.swept({0.51 * kRungError * kMass, 0.5 * kRungError * kMass});
+    EXPECT_FALSE(policy.next().recentres);
   }
+  EXPECT_EQ(policy.next().sweep.eps, 8 * options.eps);
+  policy.swept({0.49 * kRungError * kMass, 0.5 * kRungError * kMass});
+  EXPECT_EQ(policy.next().sweep.eps, 4 * options.eps);
+  EXPECT_EQ(policy.next().count, kFirst);
 }
 
-// A solve that was stopped on the ladder goes on like this.
-TEST(SinkhornPolicyTest, warm_start_that_fails_the_trial_gets_the_ladder) {
+// With few sweeps left they stay at eps: the upper rungs, which a cold start would lose, are those that matter.
+TEST(SinkhornPolicyTest, given_potentials_have_no_ladder_where_the_cap_is_too_low) {
   SolveOptions options = annealing_options(0.5);
-  std::vector<double> const f{0.5}, g{0.25};
-  options.f = f;
-  options.g = g;
-  EXPECT_EQ(ladder(options, 16), (std::vector<double>{16, 8, 4, 2}));
+  for (int const left : {2 * 4 * kRung - 1, 2 * 4 * kRung}) {
+    options.iterations = kTrial + left;
+    SinkhornPolicy policy(options, kMass, 16, 0, {.float64 = 2, .newton = 2}, Precision::float32, true);
+    policy.certified(evaluation(kMass, kMass));
+    fail_trial(policy);
+    EXPECT_EQ(policy.next().sweep.eps, left < 2 * 4 * kRung ? options.eps : 2 * options.eps);
+  }
 }
 
 TEST(SinkhornPolicyTest, rung_that_rounding_holds_up_goes_to_float64_or_ends) {

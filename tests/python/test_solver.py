@@ -57,7 +57,7 @@ def test_a_loop_starts_from_its_last_potentials(rng):
 
 
 def test_potentials_of_another_problem_do_no_harm(rng):
-    """A constant that moves between f and g is no change; potentials that are far off are forgotten."""
+    """A constant that moves between f and g is no change; potentials that are far off cost a few sweeps."""
     x, y = rng.normal(size=(37, 4)), rng.normal(size=(53, 4))
     solver = monge.Solver(reg=0.3, tol=1e-9)
     cold = solver.solve_sample(x, y)
@@ -69,6 +69,17 @@ def test_potentials_of_another_problem_do_no_harm(rng):
         assert moved.converged and moved.n_iter <= 2 * cold.n_iter
         back = solver.solve_sample(x, y, potentials_init=moved.potentials)
         assert back.converged and back.n_iter <= 2 * cold.n_iter
+
+
+def test_short_solves_go_on_where_the_last_one_ended(rng):
+    """Eps is small enough for the ladder, for which the cap of each call leaves too few sweeps."""
+    x, y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + 2
+    solver, errors, result = monge.Solver(reg=0.02, max_iter=20, warn=False), [], None
+    for _ in range(10):
+        result = solver.solve_sample(x, y, potentials_init=result)
+        errors.append(result.report.marginal_error)
+    assert errors[0] > 0.1 and all(after < before for before, after in zip(errors, errors[1:]))
+    assert errors[-1] < 0.05 * errors[0]
 
 
 def test_threads_share_a_solver(rng):
