@@ -144,7 +144,7 @@ def shown(value: Any) -> str:
 
 def refuse_gradient(field: str, value: Any) -> None:
     """NotImplementedError for a tensor that requires a gradient, as an argument without derivatives."""
-    if getattr(value, "requires_grad", False):
+    if not isinstance(value, (float, int, str)) and getattr(value, "requires_grad", False):
         raise NotImplementedError(f"{field}: requires a gradient; results have no derivatives by it: detach it")
 
 

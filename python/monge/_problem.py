@@ -486,7 +486,8 @@ def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array
 
 def pair_of_penalties(value: Any) -> tuple[float, float]:
     """`unbalanced` as one penalty for each side."""
-    values = list(value) if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1 else [value]
+    is_one = isinstance(value, (float, int)) or (not isinstance(value, (list, tuple)) and getattr(value, "ndim", 0) != 1)
+    values = [value] if is_one else list(value)
     if len(values) not in (1, 2):
         raise ValueError(f"unbalanced: has {len(values)} numbers; must be one, or one for each side")
     return number("unbalanced", values[0]), number("unbalanced", values[-1])

@@ -43,7 +43,7 @@ def _power(name: str, length: Any, p: int) -> float:
         power = value**p
     except OverflowError:
         power = math.inf
-    if power == 0 or (math.isinf(power) and math.isfinite(value)):
+    if power == 0 or (power == math.inf and value < math.inf):
         raise ValueError(f"{name}: is {length}; its power {p} must be a number > 0")
     return power
 

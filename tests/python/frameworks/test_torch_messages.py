@@ -171,6 +171,34 @@ def test_what_names_arguments_is_compiled(function):
     torch.testing.assert_close(torch.compile(function, fullgraph=True, backend="eager")(), function())
 
 
+@pytest.mark.parametrize(
+    "function, name",
+    [
+        (transport, "reg"),
+        (transport, "unbalanced"),
+        (transport, "scale"),
+        (loss, "blur"),
+        (loss, "reach"),
+        (loss, "max_iter"),
+        (regularized, "quadratic"),
+        (fused, "eps"),
+    ],
+)
+def test_numbers_that_change_are_constants_of_the_graph(function, name):
+    """torch.compile takes a number for a variable once it has seen two values."""
+    torch._dynamo.reset()  # Each number is compiled anew, and a function a few times at most.
+    compiled = torch.compile(lambda value: function(**{name: value}), fullgraph=True, backend="eager")
+    for value in (300, 400, 500) if name == "max_iter" else (0.5, 0.6, 0.7):
+        torch.testing.assert_close(compiled(value), function(**{name: value}))
+
+
+def test_modules_of_other_numbers_are_compiled():
+    torch._dynamo.reset()
+    for blur in (0.5, 0.6, 0.7):
+        module = monge.torch.SamplesLoss(blur=blur)
+        torch.testing.assert_close(torch.compile(module, fullgraph=True, backend="eager")(X, Y), module(X, Y))
+
+
 def test_samples_loss_reads_weights_in_their_own_dtype():
     """Float32 does not tell these weights from uniform ones."""
     x, y, b = X.clone(), Y.clone(), torch.full((3,), 1 / 3, dtype=torch.float64)
