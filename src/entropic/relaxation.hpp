@@ -18,7 +18,7 @@ double best_relaxation(double lambda);
 /// sweeps see grows by 1 / (2 - omega). So an error that does not fall is no reason to lower omega: it counts as a slow
 /// rate and raises omega. The safeguard of each row (docs/math.md, section 5) makes this safe.
 ///
-/// The rate is measured over windows that are longer than the transient after a change of omega.
+/// The rate is measured over windows of max(5, 1 / (2 - omega)) sweeps after a change of omega.
 class AdaptiveRelaxation {
  public:
   double omega() const { return omega_; }
