@@ -27,13 +27,16 @@ constexpr std::int64_t kAllPairs = 1 << 17;
 constexpr std::int64_t kQuick = 1 << 11;
 /// Pairs of a row that a pass over all pairs offers.
 constexpr std::int64_t kOffered = 16;
-/// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps as a
-/// share of the spread of a row's candidates, and the number of times that eps may fall.
+/// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps and
+/// the largest eps as shares of the spread of a row's candidates, and the number of times that eps may fall.
 constexpr double kStartError = 3e-3;
 constexpr int kStartSweeps = 50, kQuickSweeps = 10;
 constexpr double kStartCache = 1 << 27;
-constexpr double kStartEps = 0.3;
+constexpr double kStartEps = 0.3, kMostEps = 0.6, kMostEpsOfEqual = 1;
 constexpr int kMostStarts = 6;
+/// The points of each cloud that anneal alone, before all others join, and the sweeps of these solves.
+constexpr std::int64_t kCoarse = 6000;
+constexpr int kFullSweeps = 20;
 
 /// A mass may exceed the smaller total by this share of it: the rounding of weights.
 constexpr double kSameTotals = 1e-6;
@@ -401,25 +404,78 @@ class ExactSolve {
     return monge::solve(context_, geometry_, reachable_.a, reachable_.b, options);
   }
 
-  /// Potentials near the optimum, of entropic problems whose eps falls until it is near the differences of the reduced
-  /// costs of a row's candidates.
-  void take_entropic_candidates() {
-    SolveOptions options = start_options(kStartSweeps);
+  struct Annealed {
+    Plan plan;
+    double eps;
+    std::vector<Arc> candidates;
+  };
+
+  /// The plan of entropic problems whose eps falls until it is near the differences of the reduced costs of a row's
+  /// candidates.
+  Annealed annealed(Geometry const& geometry, Marginals const& weights, SolveOptions options) {
+    // Pivots cost less where weights are equal, since trees are shallow.
+    double const most = is_uniform(weights.a) && is_uniform(weights.b) ? kMostEpsOfEqual : kMostEps;
     std::vector<double> f, g;
     for (int k = 0;; ++k) {
-      Plan const plan = entropic_plan(options);
+      Plan plan = monge::solve(context_, geometry, weights.a, weights.b, options);
       std::vector<Arc> arcs;
       double const spread = candidates_of(plan, options.eps, arcs);
+      if (options.eps <= most * spread || spread == 0 || k == kMostStarts || stopped_)
+        return {std::move(plan), options.eps, std::move(arcs)};
       f = plan.f();
       g = plan.g();
-      if (options.eps <= 2 * kStartEps * spread || spread == 0 || k == kMostStarts || stopped_) {
-        take(std::move(arcs), g);
-        return;
-      }
       options.eps = std::max(options.eps / 16, kStartEps * spread);
       options.f = f;
       options.g = g;
+      options.annealing = 1;  // The ladder is this loop.
     }
+  }
+
+  void take_entropic_candidates() {
+    SolveOptions options = start_options(kStartSweeps);
+    std::vector<double> f, g;
+    std::int64_t const stride = std::min(n_, m_) / kCoarse;
+    if (stride > 1 && has_all_pairs() && set_coarse_start(stride, options, g)) {
+      f.assign(at(n_), 0);  // A sweep begins with f.
+      options.f = f;
+      options.g = g;
+      options.iterations = kFullSweeps;
+      options.annealing = 1;
+    }
+    Annealed near = annealed(geometry_, reachable_, options);
+    take(std::move(near.candidates), near.plan.g());
+  }
+
+  /// Every stride-th point of both clouds anneals alone. Sets eps to its last, and g to the largest that its f allow.
+  /// Returns whether some of these points have mass on both sides.
+  bool set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g) {
+    auto const some_weights = [&](std::vector<double> const& weights) {
+      std::vector<double> some;
+      for (std::size_t i = 0; i < weights.size(); i += at(stride)) some.push_back(weights[i]);
+      double const share =
+          std::reduce(some.begin(), some.end(), 0.0) / std::reduce(weights.begin(), weights.end(), 0.0);
+      for (double& weight : some) weight = share > 0 ? weight / share : 0;
+      return some;
+    };
+    auto const has_mass = [](double weight) { return weight > 0; };
+    Marginals const weights{some_weights(reachable_.a), some_weights(reachable_.b)};
+    if (std::ranges::none_of(weights.a, has_mass) || std::ranges::none_of(weights.b, has_mass)) return false;
+    auto const some_points = [&](MatrixView points, std::vector<double> const& some) {
+      return MatrixView(points.data(), points.type(), std::ssize(some), points.columns(), points.row_stride() * stride,
+                        points.device());
+    };
+    PointCloud const all = std::get<PointCloud>(geometry_);
+    PointCloud some_rows = all;
+    some_rows.x = some_points(all.x, weights.a);
+    PointCloud some = some_rows;
+    some.y = some_points(all.y, weights.b);
+
+    Annealed const coarse = annealed(some, weights, options);
+    HardTransform transform(backend_of(context_), some_rows, {weights.a, std::vector<double>(at(m_), 1.0)});
+    std::vector<std::int64_t> nearest(at(m_));
+    g = transform.nearest(Side::columns, coarse.plan.f(), {nearest.data(), m_, 1, 1});
+    options.eps = coarse.eps;
+    return true;
   }
 
   void take_candidates_near(WarmStart const& warm) {
@@ -471,7 +527,8 @@ class ExactSolve {
     double spread = 0;
     for (Side const side : kSides) {
       bool const by_rows = side == Side::rows;
-      std::int64_t const size = by_rows ? n_ : m_, k = std::min<std::int64_t>(options_.candidates, by_rows ? m_ : n_);
+      std::int64_t const size = by_rows ? plan.rows() : plan.columns();
+      std::int64_t const k = std::min<std::int64_t>(options_.candidates, by_rows ? plan.columns() : plan.rows());
       std::vector<std::int64_t> partners(at(size * k));
       std::vector<double> entries(partners.size());
       MutableIndexView const indices{partners.data(), size, k, k};

@@ -267,6 +267,24 @@ TEST(Exact, FewCandidatesTakeMoreRounds) {
   EXPECT_LT(plan.report.candidates, 20 * 750);
 }
 
+// Large clouds start from every second point. The optimal plan of a translation is the translation.
+TEST(Exact, LargeCloudsFindATranslation) {
+  std::int64_t const n = 12'000, d = 6;
+  Random random(4);
+  std::vector<double> x(d * n), y(d * n);
+  for (double& coordinate : x) coordinate = random.normal();
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t k = 0; k < d; ++k) y[d * (n - 1 - i) + k] = x[d * i + k] + static_cast<double>(k);
+  }
+  PointCloud const clouds{.x = {x.data(), n, d}, .y = {y.data(), n, d}};
+  ExactPlan const plan = solve_exact(Context::cpu(2), clouds, {}, {});
+  ASSERT_EQ(plan.report.status, ExactStatus::optimal);
+  double const slack = 2e-12 * plan.report.cost_scale;
+  EXPECT_NEAR(plan.report.value, 55, slack);
+  EXPECT_NEAR(plan.report.gap, 0, slack);
+  for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(plan.column_indices[i], n - 1 - i);
+}
+
 TEST(Exact, MassLeavesClustersWithoutCandidatesBetweenThem) {
   // Two pairs of clusters far apart, of which one has a little more mass on the left than on the right.
   Random random(3);
