@@ -12,7 +12,7 @@ from ._divergence import sinkhorn_divergence
 from ._exact import ExactResult, exact_options
 from ._exact import run as run_exact
 from ._followed import requires_gradient
-from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, lower_name, number, shown, truth
+from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, UNEQUAL_TOTALS_OF_EXACT, calls, lower_name, number, shown, truth
 from ._plan_result import PlanResult
 from ._problem import (
     Problem,
@@ -63,7 +63,7 @@ _POINTS = {
     "column of C": "row of X_t",
 }
 
-_EMD = {**MATRIX, UNEQUAL_TOTALS: "check_marginals=False, which scales b"}
+_EMD = {**MATRIX, UNEQUAL_TOTALS_OF_EXACT: "check_marginals=False, which scales b"}
 
 _PARTIAL = {**MATRIX, "mass": "m"}
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, framework_of, on_host
-from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, shown
+from ._names import MATRIX, POINTS, calls, shown
 from ._plan_result import Gradients, SparsePlanResult, attached
 from ._problem import (
     Problem,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ._options import ExactOptions
 
 _ALWAYS_ROUNDS = 100
-_TOTALS = {UNEQUAL_TOTALS: "unbalanced or mass"}
 
 
 @dataclass(frozen=True)
@@ -243,7 +242,7 @@ def exact_options(options: Mapping[str, Any], unbalanced: Any, tol: float | None
     )
 
 
-@calls(**{**MATRIX, **_TOTALS})
+@calls(**MATRIX)
 def solve_exact(
     M: Any,
     a: Any = None,
@@ -303,7 +302,7 @@ def solve_exact(
     return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress, start)
 
 
-@calls(**{**POINTS, **_TOTALS})
+@calls(**POINTS)
 def solve_exact_sample(
     X_a: Any,
     X_b: Any,

@@ -17,6 +17,8 @@ MOST = (1 << 31) - 1
 
 UNEQUAL_TOTALS = "a solve with penalty_a or penalty_b"
 """The library's words for a solve that takes unequal totals."""
+UNEQUAL_TOTALS_OF_EXACT = "a solve with penalty_a, penalty_b or mass"
+"""The same for exact transport."""
 _UNEQUAL_PENALTIES = "as penalty_a is"
 
 _EVERYWHERE = {
@@ -35,6 +37,7 @@ _SOLVE = {
     "penalty_a": "unbalanced",
     "penalty_b": "unbalanced",
     UNEQUAL_TOTALS: "unbalanced",
+    UNEQUAL_TOTALS_OF_EXACT: "unbalanced or mass",
     _UNEQUAL_PENALTIES: "on both sides",
     "f": "potentials_init: f",
     "g": "potentials_init: g",
@@ -66,7 +69,7 @@ REGULARIZED = {
 """The same for solve_regularized() and its batches, whose terms have the library's names."""
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
-_OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{_UNEQUAL_PENALTIES}")
+_OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUAL_TOTALS_OF_EXACT}|{_UNEQUAL_PENALTIES}")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument )?'(tol|max_iter)'")
 
 

@@ -124,9 +124,9 @@ void require_equal_totals(WeightNames names, ValidMarginals const& marginals, do
           names.a, total_a, allowed, advice);
 }
 
-ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options) {
+ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options, char const* advice) {
   if (!penalties_of(options).balanced()) return marginals;
-  require_equal_totals({}, marginals, options.tolerance, "; others need a solve with penalty_a or penalty_b");
+  require_equal_totals({}, marginals, options.tolerance, advice);
   for (double& b : marginals.b) b *= marginals.total_a / marginals.total_b;
   marginals.total_b = marginals.total_a;
   return marginals;

@@ -412,12 +412,11 @@ def test_messages_name_the_argument() -> None:
         monge.solve_exact(np.array([[1, np.inf], [1, np.inf]]) * np.ones((2, 2)), [1, 1], [1, 1])
     with pytest.raises(ValueError, match="^tol: is 0"):
         monge.solve_exact(np.ones((2, 2)), tol=0)
-    with pytest.raises(ValueError, match="^b: the total is 3"):
-        monge.solve_exact(np.ones((2, 2)), [1, 1], [1, 2])
     with pytest.raises(ValueError, match="^X_a: row 1, column 0 is nan"):
         monge.solve_exact_sample([[0.0], [np.nan]], [[0.0]])
-    with pytest.raises(ValueError, match="^b: the total is 3.* need unbalanced or mass"):
-        monge.solve_exact(np.ones((2, 2)), [1, 1], [1, 2])
+    for solve in (monge.solve_exact, monge.solve, monge.solve_exact_sample):
+        with pytest.raises(ValueError, match="^b: the total is 3.* need unbalanced or mass"):
+            solve(np.ones((2, 2)), a=[1, 1], b=[1, 2])
     with pytest.raises(ValueError, match="^unbalanced: is 0"):
         monge.solve_exact(np.ones((2, 2)), unbalanced=0)
     with pytest.raises(ValueError, match="^mass: is 2.5; must be at most 2"):
