@@ -20,13 +20,17 @@ namespace monge {
 
 /// How an exact solve ended.
 enum class ExactStatus {
-  optimal,      ///< The pass over all pairs has proved the plan optimal, to the tolerance.
+  optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
+  precision_limit,  ///< The same, but the gap is more than a millionth of the cost of the plan: the tolerance is a
+                    ///< share of costs that are far larger. The gap bounds what the plan lacks.
   round_limit,  ///< `rounds` passes did not prove it. The plan has its marginals, and the gap bounds what it lacks.
-  stopped,      ///< The progress callback asked to stop. Mass may be missing from the plan; the dual value is a bound.
+  stopped,      ///< The progress callback asked to stop. Mass may be missing from the plan; the dual value is a
+                ///< bound.
 };
 constexpr auto names_of(ExactStatus) {
   using enum ExactStatus;
-  return std::to_array<Named<ExactStatus>>({{optimal, "optimal"}, {round_limit, "round_limit"}, {stopped, "stopped"}});
+  return std::to_array<Named<ExactStatus>>(
+      {{optimal, "optimal"}, {precision_limit, "precision_limit"}, {round_limit, "round_limit"}, {stopped, "stopped"}});
 }
 
 /// Argument of a progress callback, called in each round and now and then within it.
@@ -42,8 +46,9 @@ struct ExactPlan;
 
 /// Options of solve_exact().
 struct ExactOptions {
-  /// A plan is optimal if each C_ij - f_i - g_j is at least -tolerance times ExactReport::cost_scale. > 0; below 1e-14
-  /// rounding may prevent a proof.
+  /// A plan is optimal if each C_ij - f_i - g_j is at least -tolerance times ExactReport::cost_scale, and the gap at
+  /// most 1e-6 sum_ij P_ij |C_ij| + tolerance sum_ij P_ij (|f_i| + |g_j|). > 0; below 1e-14 rounding may prevent a
+  /// proof.
   double tolerance = 1e-12;
   /// Candidates of each row and of each column at the start, >= 1.
   int candidates = 12;

@@ -105,7 +105,8 @@ class ExactResult(SparsePlanResult):
     """The result of :func:`monge.solve_exact` and its like, with the attributes of POT's ``OTResult`` and more.
 
     P minimises <M, P>, or the objective with penalties, and has at most n + m - 1 entries (n + m with penalties).
-    Status "optimal" is a proof: no pair of points has a cost below the sum of its potentials. Arrays have the
+    Status "optimal" is a proof: no pair of points has a cost below the sum of its potentials. With "precision_limit" the
+    same holds to rounding of the largest cost, but the report's `gap` is above a millionth of the cost of P. Arrays have the
     framework, dtype and device of M or X_a. A pickle holds the result; nothing is solved again.
 
     If tensors of PyTorch that require gradients were given, ``value`` has the derivatives of the optimum. The plan is
@@ -228,7 +229,7 @@ def run(
         plan = _core.solve_exact(
             problem.place.session(n_threads), problem.geometry, problem.a, problem.b, *potentials, plan, options, watch
         )
-    if plan.report.status == "round_limit":
+    if plan.report.status in ("round_limit", "precision_limit"):
         warn(f"the exact solver has no proof: {plan.report.message}")
     arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
     return ExactResult(problem, options, _Made(plan.report, *arrays))
@@ -282,7 +283,8 @@ def solve_exact(
         options: Those of :class:`monge.ExactOptions`.
 
     Returns:
-        :class:`ExactResult`. Without a proof after `rounds` passes it makes a :class:`ConvergenceWarning`.
+        :class:`ExactResult`. Without a proof after `rounds` passes, or with status "precision_limit", it makes a
+        :class:`ConvergenceWarning`.
 
     Raises:
         ValueError, TypeError: An argument is wrong, or forbidden pairs leave no plan.

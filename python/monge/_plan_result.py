@@ -134,7 +134,7 @@ class PlanResult:
     @property
     def status(self) -> str:
         """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"; of exact
-        transport "optimal", "round_limit" or "stopped"."""
+        transport "optimal", "precision_limit", "round_limit" or "stopped"."""
         return str(self._report.status)
 
     @property

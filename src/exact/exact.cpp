@@ -40,6 +40,8 @@ constexpr int kFullSweeps = 20;
 
 /// A mass may exceed the smaller total by this share of it: the rounding of weights.
 constexpr double kSameTotals = 1e-6;
+/// The largest gap of an optimal plan, as a share of its cost.
+constexpr double kMostGap = 1e-6;
 /// The mass of a point that its pairs do not have counts from this share of its weight: the rounding of their sum.
 constexpr double kSameMass = 1e-12;
 
@@ -675,11 +677,14 @@ class ExactSolve {
   }
 
   /// Entries of the plan, in order. Those of the dustbin become entries of pairs or penalties.
-  std::vector<PlanEntry> plan_entries(CompensatedSum& penalties, CompensatedSum& gap) const {
+  /// `most_gap` is the largest gap of an optimal plan.
+  std::vector<PlanEntry> plan_entries(CompensatedSum& penalties, CompensatedSum& gap, double& most_gap) const {
     std::vector<PlanEntry> entries = simplex_.entries();
     for (PlanEntry& entry : entries) {
       double const value = masses_.weight(entry.mass);
-      gap.add(value * (entry.cost - f_[at(entry.row)] - g_[at(entry.column)]));
+      double const f = f_[at(entry.row)], g = g_[at(entry.column)];
+      gap.add(value * (entry.cost - f - g));
+      most_gap += value * (kMostGap * std::abs(entry.cost) + options_.tolerance * (std::abs(f) + std::abs(g)));
       if (!is_dustbin(entry)) continue;
       bool const leaves = entry.row < n_, lacks = entry.column < m_;
       Prices const& prices = leaves ? leaving_ : lacking_;
@@ -699,10 +704,29 @@ class ExactSolve {
     return entries;
   }
 
+  std::string message() const {
+    switch (report_.status) {
+      case ExactStatus::optimal:
+        return "The plan is optimal.";
+      case ExactStatus::precision_limit:
+        return fmt::format(
+            "The gap is {:.1e}, above a millionth of the cost of the plan, since costs are up to {:.1e}; forbid the "
+            "largest by inf.",
+            report_.gap, report_.cost_scale);
+      case ExactStatus::round_limit:
+        return "The limit of rounds was reached; allow more of them.";
+      case ExactStatus::stopped:
+        break;
+    }
+    return "The progress callback stopped the solve.";
+  }
+
   ExactPlan result() {
     ExactPlan plan;
     CompensatedSum cost, penalties, gap;
-    std::vector<PlanEntry> const entries = plan_entries(penalties, gap);
+    double most_gap = 0;
+    std::vector<PlanEntry> const entries = plan_entries(penalties, gap, most_gap);
+    if (report_.status == ExactStatus::optimal && gap.value() > most_gap) report_.status = ExactStatus::precision_limit;
     report_.mass_price = g_.empty() ? 0 : -2 * g_.back();
     f_.resize(at(n_));
     g_.resize(at(m_));
@@ -729,9 +753,7 @@ class ExactSolve {
     report_.value = cost.value() + penalties.value();
     report_.dual = best_dual_;
     report_.gap = simplex_.left() == 0 ? gap.value() : std::numeric_limits<double>::quiet_NaN();
-    report_.message = report_.status == ExactStatus::optimal   ? "The plan is optimal."
-                      : report_.status == ExactStatus::stopped ? "The progress callback stopped the solve."
-                                                               : "The limit of rounds was reached; allow more of them.";
+    report_.message = message();
     report_.seconds.total = watch_.seconds();
     plan.report = std::move(report_);
     return plan;

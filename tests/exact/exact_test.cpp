@@ -424,6 +424,32 @@ TEST(Exact, StoppedSolvesHaveALowerBound) {
   EXPECT_TRUE(std::isnan(plan.report.gap));
 }
 
+// Costs |x - y|^p: for large p most lie far below the rounding of the largest.
+TEST(Exact, AGapAboveRoundingOfTheValueIsNoProof) {
+  std::int64_t const n = 60;
+  std::vector<double> const ones(n, 1);
+  auto const solve_power = [&](double p, double most) {
+    Random random(9);
+    std::vector<double> x(n), y(n), costs;
+    for (double& place : x) place = random.normal();
+    for (double& place : y) place = random.normal();
+    for (double const from : x) {
+      for (double const to : y) costs.push_back(std::pow(std::abs(from - to), p));
+    }
+    for (double& cost : costs) cost = cost > most ? kInfinity : cost;
+    return solve(make_matrix_problem(costs, ones, ones)).report;
+  };
+  EXPECT_EQ(solve_power(4, kInfinity).status, ExactStatus::optimal);
+  ExactReport const report = solve_power(40, kInfinity);
+  EXPECT_EQ(report.status, ExactStatus::precision_limit);
+  EXPECT_GT(report.gap, 1e-6 * report.value);
+  EXPECT_NE(report.message.find("forbid the largest"), std::string::npos);
+  // The optimum of points on a line has them in order, whatever p is: no distance of it is large.
+  ExactReport const forbidden = solve_power(40, std::pow(1.5, 40));
+  EXPECT_EQ(forbidden.status, ExactStatus::optimal) << forbidden.gap << ' ' << forbidden.value;
+  EXPECT_LE(forbidden.value, report.value);
+}
+
 TEST(Exact, TheLimitOfRoundsIsNoProof) {
   Problem const problem = make_problem({.n = 400, .m = 350, .d = 2, .weights = Weights::skewed});
   ExactPlan const plan = solve(problem, {.candidates = 1, .rounds = 1});

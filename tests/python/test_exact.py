@@ -407,6 +407,15 @@ def test_largest_entries_draws_and_the_inverse() -> None:
     np.testing.assert_array_equal(inverse.inverse.plan, plan)
 
 
+def test_costs_over_too_many_decades_are_not_called_optimal() -> None:
+    random = np.random.default_rng(0)
+    M = abs(random.normal(size=(60, 1)) - random.normal(size=60)) ** 40
+    with pytest.warns(monge.ConvergenceWarning, match="above a millionth"):
+        result = monge.solve_exact(M)
+    assert result.status == "precision_limit" and not result.converged
+    assert result.report.gap > 1e-6 * float(result.value)
+
+
 def test_messages_name_the_argument() -> None:
     with pytest.raises(ValueError, match="^M: forbids too many pairs"):
         monge.solve_exact(np.array([[1, np.inf], [1, np.inf]]) * np.ones((2, 2)), [1, 1], [1, 1])
