@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <monge/exact.hpp>
 
+#include "oracle/backend_test.hpp"
 #include "oracle/problem.hpp"
 #include "oracle/refusal.hpp"
 
@@ -195,6 +196,36 @@ TEST_P(ExactOfCosts, TheSameProblemIsProvedFromItsPlanWithoutPivots) {
 INSTANTIATE_TEST_SUITE_P(All, ExactOfCosts,
                          testing::Values(Costs::points, Costs::distances, Costs::random, Costs::labels, Costs::cosine,
                                          Costs::dot, Costs::euclidean, Costs::p_norm));
+
+/// In float64, which is all there is.
+std::vector<Target> devices_with_costs() {
+  std::vector<Target> targets =
+      with_all_costs(all_devices()) + with_point_costs({Costs::labels, Costs::cosine, Costs::p_norm});
+  std::erase_if(targets, [](Target const& target) { return target.precision != Precision::float64; });
+  return targets;
+}
+/// The same from all pairs, with sweeps or without, and from candidates that passes on the device find.
+class ExactOnDevice : public BackendTest {};
+MONGE_FOR_EACH_OF(ExactOnDevice, devices_with_costs());
+
+TEST_P(ExactOnDevice, IsProved) {
+  for (Weights const weights : {Weights::uniform, Weights::with_zeros}) {
+    for (auto const& [n, m] : {std::pair{1, 7}, {17, 30}, {60, 50}, {370, 360}}) {
+      Problem const problem = make_problem({.n = n, .m = m, .d = 3, .weights = weights, .padding = 2});
+      SCOPED_TRACE(testing::PrintToString(n));
+      auto const on_device = [&](ExactOptions const& options) {
+        return solve_exact(context(), problem.geometry(), problem.a, problem.b, options);
+      };
+      ExactPlan const plan = on_device({});
+      expect_proof(problem, plan);
+      expect_proof(problem, on_device({.start = &plan}));
+      expect_proof(problem, on_device({.f = plan.f, .g = plan.g}));
+      ExactOptions const partial{.mass = 0.6 * plan.report.mass}, penalties{.penalty_a = 2, .penalty_b = 3};
+      for (ExactOptions const& options : {partial, penalties})
+        expect_relaxed_proof(problem, on_device(options), options);
+    }
+  }
+}
 
 /// Weights are whole numbers from 0 to `most`, with equal totals.
 Problem whole_problem(Random& random, std::int64_t n, std::int64_t m, double most, double costs, double forbidden = 0) {
