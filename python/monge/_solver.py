@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from ._options import KeywordOptions
 
+_OF_ONE_SOLVER = ("_lock", "_is_solving", "_key", "_made", "_session")
+
 
 class Solver:
     """Solves problems of one shape again and again, as in a training loop, with the same options.
@@ -36,6 +38,7 @@ class Solver:
     have the same bits as those of :func:`monge.solve` and :func:`monge.solve_sample`.
 
     Threads may share a solver. It solves their problems one after another; a solver per thread solves them at once.
+    A copy or a pickle has the options alone: it prepares its own memory.
 
     Args:
         reg: eps > 0, in units of the cost. By default "auto", 5 % of the mean cost of each problem.
@@ -81,10 +84,21 @@ class Solver:
         self._metric, self._norm_p, self._scale = metric, norm_p, scale
         self._n_threads, self._device = n_threads, device
         self._warn = truth("warn", warn)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """What a copy or a pickle leaves out: _OF_ONE_SOLVER."""
         self._lock, self._is_solving = threading.RLock(), False
         self._key: tuple[Any, ...] | None = None
         self._made: _core.Solver | None = None
         self._session: _core.Session | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in _OF_ONE_SOLVER}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._prepare()
 
     @calls(**MATRIX)
     def solve(

@@ -1,5 +1,7 @@
 """A solver of one problem after the other: the bits of single solves, whatever came before."""
 
+import copy
+import pickle
 import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -97,6 +99,18 @@ def test_threads_share_a_solver(rng):
                     same(found, wanted)
     finally:
         sys.setswitchinterval(interval)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda solver: pickle.loads(pickle.dumps(solver))])
+def test_copies_have_the_options_and_their_own_memory(rng, copied):
+    solver = monge.Solver(reg=0.3, tol=1e-5, metric="euclidean", scale=2.0, n_threads=1)
+    x, y = rng.normal(size=(9, 2)), rng.normal(size=(7, 2))
+    for _ in range(2):  # Before and after the first solve.
+        other = copied(solver)
+        assert other._made is None and other._lock is not solver._lock
+        expected = monge.solve_sample(x, y, metric="euclidean", scale=2.0, reg=0.3, tol=1e-5, n_threads=1)
+        np.testing.assert_array_equal(other.solve_sample(x, y).plan, expected.plan)
+        solver.solve_sample(x, y)
 
 
 def test_a_progress_function_may_not_call_its_own_solver(rng):
