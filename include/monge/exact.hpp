@@ -23,9 +23,8 @@ enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
   precision_limit,  ///< The same, but the gap is more than a millionth of the cost of the plan: the tolerance is a
                     ///< share of costs that are far larger. The gap bounds what the plan lacks.
-  round_limit,  ///< `rounds` passes did not prove it. The plan has its marginals, and the gap bounds what it lacks.
-  stopped,      ///< The progress callback asked to stop. Mass may be missing from the plan; the dual value is a
-                ///< bound.
+  round_limit,      ///< `rounds` passes did not prove it. The plan has its marginals, and the gap bounds what it lacks.
+  stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the dual value is a bound.
 };
 constexpr auto names_of(ExactStatus) {
   using enum ExactStatus;
