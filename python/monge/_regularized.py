@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, framework_of, on_host, read, read_index, read_optional
-from ._names import REGULARIZED, ROWS, calls, number, shown
+from ._names import REGULARIZED, ROWS, calls, number, refuse_gradient, shown
 from ._plan_result import SparsePlanResult, attached
 from ._problem import (
     Problem,
@@ -111,6 +111,7 @@ class Regularizer:
             if field == "groups":
                 given[field] = on_host(read_index(field, value))
             elif field in TERM_ARRAYS:
+                refuse_gradient(field, value)
                 given[field] = read_optional(field, value)
             elif field == "separable":
                 if not isinstance(value, SeparableTerm):

@@ -169,7 +169,8 @@ class OTResult(PlanResult):
     def potential(self, points: Any) -> Array:
         """The potential f at `points` (k x d), in units of the cost: -eps log sum_j b_j exp((g_j - c(x, y_j)) / eps).
 
-        With a penalty on the sources, f of ``potentials`` is this value times penalty_a / (penalty_a + eps).
+        With a KL penalty on the sources, f of ``potentials`` is this value times penalty_a / (penalty_a + eps), for an
+        entropy relative to a b^T.
         """
         given = read_matrix("points", points, "(k, d)")
         to = self._place.empty(given.shape[0])

@@ -105,6 +105,15 @@ class SamplesLoss(torch.nn.Module):
         eps, penalty = _power("blur", blur, p), math.inf if reach is None else _power("reach", reach, p)
         if not 0 < number("scaling", scaling) <= 1:
             raise ValueError(f"scaling: is {scaling}; must be in (0, 1]")
+        has_blur, has_reach, has_scaling = blur != 0.05, reach is not None, scaling != 0.5
+        for name, is_given, ours in (
+            ("blur", has_blur, "eps"),
+            ("reach", has_reach, "penalty_a"),
+            ("reach", has_reach, "penalty_b"),
+            ("scaling", has_scaling, "annealing"),
+        ):
+            if is_given and ours in options:
+                raise ValueError(f"{name}: is given with {ours}, which is the same; must be one of them")
         self.p, self.blur, self.reach, self.debias, self.potentials = p, blur, reach, debias, potentials
         self.options = {
             "eps": eps,

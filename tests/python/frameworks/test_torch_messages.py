@@ -108,6 +108,9 @@ WRONG = [
     (loss, {"tol": -1}, ValueError, "tol: is -1"),
     (loss, {"tolerance": -1.0}, ValueError, "tolerance: is -1"),
     (loss, {"max_iter": "a"}, TypeError, "max_iter: is 'a'"),
+    (loss, {"blur": 0.3, "eps": 0.5}, ValueError, "blur: is given with eps"),
+    (loss, {"reach": 1.0, "penalty_b": 0.5}, ValueError, "reach: is given with penalty_b"),
+    (loss, {"scaling": 0.9, "annealing": 0.5}, ValueError, "scaling: is given with annealing"),
     (loss, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
     (loss, {"b": 2 * B, "reach": None}, ValueError, UNEQUAL + "; others need reach"),
     (

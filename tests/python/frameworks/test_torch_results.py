@@ -493,3 +493,17 @@ def test_grad(grad):
     if grad != "detach":
         (own,) = torch.autograd.grad(results[0].value, given)
         torch.testing.assert_close(own, other, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("field", ["l1_weights", "group_weights", "mask"])
+def test_data_of_terms_have_no_derivatives(field):
+    M = torch.rand(4, 3, dtype=torch.float64, requires_grad=True)
+    given = {
+        "l1_weights": torch.ones(4, 3, dtype=torch.float64),
+        "group_weights": torch.ones(2, 3, dtype=torch.float64),
+        "mask": torch.ones(4, 3, dtype=torch.float64),
+    }
+    given[field].requires_grad_()
+    groups = np.array([0, 0, 1, 1])
+    with pytest.raises(NotImplementedError, match=f"^{field}: requires a gradient"):
+        monge.solve_regularized(M, l1=0.1, group_lasso=0.1, groups=groups, **given)
