@@ -1,12 +1,15 @@
 #include "device_choice.hpp"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
 #include "option_text.hpp"
+#include "ranks.hpp"
 
 namespace monge::cli {
 namespace {
@@ -34,7 +37,12 @@ DeviceChoice choose_device(std::string const& text, int threads) {
   };
   Device device;
   std::string reason;
-  if (text == "auto") {
+  std::optional<Communicator> ranks = communicator();
+  if (ranks) {
+    reason = fmt::format("{} ranks", ranks->size);
+    if (text != "auto" && text != "cpu")
+      throw Error(ErrorCode::unsupported, fmt::format("device: is {}; must be cpu with {} ranks", text, ranks->size));
+  } else if (text == "auto") {
     Device const gpu{DeviceType::cuda, 0};
     device = info_of(gpu) != usable.end() ? gpu : Device{};
     reason = device == gpu ? "auto: the first CUDA device" : "auto: " + cuda_unavailable_reason();
@@ -42,7 +50,9 @@ DeviceChoice choose_device(std::string const& text, int threads) {
     device = device_named(text);
   }
   // Throws for a device that does not exist.
-  Context context = device.type == DeviceType::cpu ? Context::cpu(threads) : Context::cuda({.index = device.index});
+  Context context = ranks                            ? Context::distributed(std::move(*ranks), threads)
+                    : device.type == DeviceType::cpu ? Context::cpu(threads)
+                                                     : Context::cuda({.index = device.index});
   auto const found = info_of(device);
   DeviceInfo info;
   info.device = device;

@@ -9,10 +9,11 @@ namespace monge::cli {
 struct DeviceChoice {
   Context context;
   DeviceInfo info;
-  std::string reason;  ///< For "auto": why it is this device. Empty otherwise.
+  std::string reason;  ///< For "auto": why it is this device; the number of ranks; or empty.
 };
 
-/// `text` is auto, cpu, cuda (the first device) or cuda:N. `threads` is for the CPU; 0 takes all cores. Throws Error.
+/// `text` is auto, cpu, cuda (the first device) or cuda:N. `threads` is for the CPU; 0 takes all cores. With several
+/// ranks it is the CPUs of all, `threads` each. Throws Error.
 DeviceChoice choose_device(std::string const& text, int threads);
 
 /// "cpu: AVX3, 2 threads (auto: no CUDA device)", for summaries.

@@ -1,6 +1,5 @@
 // The monge program: arguments in, an exit code and one line for every error out.
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -15,6 +14,7 @@
 #include "exit_code.hpp"
 #include "info_command.hpp"
 #include "project_command.hpp"
+#include "ranks.hpp"
 #include "regularized_command.hpp"
 #include "solve_command.hpp"
 #include "transform_command.hpp"
@@ -23,7 +23,7 @@ namespace {
 
 int fail(std::string message) {
   std::replace(message.begin(), message.end(), '\n', ' ');
-  fmt::print(stderr, "monge: error: {}\n", message);
+  monge::cli::print_error(message);
   return monge::cli::kFailed;
 }
 
@@ -45,7 +45,9 @@ int main(int argc, char** argv) {
   monge::cli::add_project_command(app, exit_code);
   monge::cli::add_info_command(app, exit_code);
   try {
+    monge::cli::begin_ranks();
     app.parse(argc, argv);
+    monge::cli::end_ranks();
     return exit_code;
   } catch (CLI::Success const& request) {  // --help and --version
     return app.exit(request);

@@ -53,6 +53,7 @@ void add_values(Json& json, Report const& report) {
   json["eps"] = report.eps;
   json["mean_cost"] = report.mean_cost;
   json["eps_relative"] = report.eps_relative;
+  json["ranks"] = report.ranks;
   json["iterations"] = report.iterations;
   json["annealing_iterations"] = report.annealing_iterations;
   json["refinement_iterations"] = report.refinement_iterations;

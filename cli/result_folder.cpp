@@ -10,6 +10,7 @@
 #include <monge/error.hpp>
 
 #include "array_file.hpp"
+#include "ranks.hpp"
 
 namespace monge::cli {
 namespace {
@@ -46,6 +47,7 @@ class TemporaryFolder {
 }  // namespace
 
 ResultFolder::ResultFolder(fs::path path) : path_(std::move(path)) {
+  if (!is_first_rank()) return;
   if (path_.empty()) cannot_write(path_, "is an empty path");
   try {
     existing_ = fs::absolute(path_).lexically_normal();
@@ -63,6 +65,7 @@ ResultFolder::ResultFolder(fs::path path) : path_(std::move(path)) {
 
 void ResultFolder::fill(std::function<void(fs::path const&)> const& write,
                         std::vector<std::string> const& earlier) const {
+  if (!is_first_rank()) return;
   try {
     TemporaryFolder const staging(existing_);
     write(staging.path());

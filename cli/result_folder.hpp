@@ -1,4 +1,4 @@
-// The folder for the results of a command: all of them or, after an error, none.
+// The folder for the results of a command: all of them or, after an error, none. Of several ranks the first writes.
 #pragma once
 #include <filesystem>
 #include <functional>

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,11 +33,29 @@ struct CudaOptions {
   DeviceAllocator allocator = {};  ///< For all device memory of the context; by default the context has its own pool.
 };
 
+/// Processes that work together, the ranks: this one is `rank` of `size`. mpi.hpp makes one of an MPI communicator.
+struct Communicator {
+  int rank = 0;
+  int size = 1;
+  /// Gathers bytes_of[r] bytes of each rank r in `all`, in the order of the ranks, on every rank; `mine` are those of
+  /// this rank. Ranks call it the same number of times with equal bytes_of, on the threads that use the context. Its
+  /// exceptions reach the caller of the library and leave the context unusable. It should throw after a time in which
+  /// not all ranks came.
+  std::function<void(void const* mine, void* all, std::span<std::size_t const> bytes_of)> all_gather = {};
+};
+
 class Context {
  public:
   /// The CPU with up to `threads` threads; small problems take fewer. 0: OpenMP's choice (OMP_NUM_THREADS or all
   /// cores).
   static Context cpu(int threads = 0);
+  /// The CPUs of all ranks, `threads` threads each as in cpu(). Every rank makes the context, and then the same calls
+  /// with equal inputs and options, and gets the same results, with equal bits. A rank that has other inputs, is in
+  /// another call or leaves a call by an exception ends this call on all ranks with one error; a rank that makes no
+  /// call at all ends it by the time limit of the communicator. The answer of a callback is that of rank 0.
+  /// docs/scale.md says which work the ranks share. Throws invalid_argument where ranks differ in threads, version or
+  /// instruction set.
+  static Context distributed(Communicator communicator, int threads = 0);
   /// Throws unsupported if this build has no CUDA or the machine has no such device. If the allocator returns null, the
   /// call that needs memory throws out_of_memory.
   static Context cuda(CudaOptions const& options = {});

@@ -12,7 +12,7 @@ enum class ErrorCode {
   invalid_argument,  ///< A value, shape or option that no implementation accepts.
   unsupported,       ///< Valid, but not on this device or in this build; the message names an alternative.
   out_of_memory,     ///< Host or device memory ran out; nothing was changed.
-  device_failure,    ///< The CUDA runtime reported an error; the context is unusable afterwards.
+  device_failure,    ///< The CUDA runtime or a message between ranks failed; the context is unusable afterwards.
   input_output,      ///< A file could not be read or written.
 };
 

@@ -87,6 +87,7 @@ struct Report {
   double primal = 0;
   double dual = 0;  ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
   double gap = 0;   ///< primal - dual.
+  int ranks = 1;    ///< Processes that shared the work: Context::distributed().
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;

@@ -54,6 +54,7 @@ void visit_members(Report const*, Visit const& visit) {
   visit("eps_relative", &Report::eps_relative);
   visit("iterations", &Report::iterations);
   visit("annealing_iterations", &Report::annealing_iterations);
+  visit("ranks", &Report::ranks);
   visit("refinement_iterations", &Report::refinement_iterations);
   visit("newton_steps", &Report::newton_steps);
   visit("newton_iterations", &Report::newton_iterations);

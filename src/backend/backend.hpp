@@ -12,6 +12,7 @@
 #include <monge/entropic.hpp>
 
 #include "assignment/assignment_operator.hpp"
+#include "backend/ranks.hpp"
 #include "core/memory_count.hpp"
 #include "entropic/entropic_operator.hpp"
 #include "projection/projection_operator.hpp"
@@ -142,6 +143,8 @@ struct ProblemSize {
 class Backend : public EntropicBackend, public RegularizedBackend {
  public:
   virtual Device device() const = 0;
+  /// Null unless several ranks share the work.
+  virtual Ranks* ranks() const { return nullptr; }
   virtual DeviceInfo info() const = 0;
   virtual PassTimes pass_times(Geometry const& geometry) const = 0;
   /// Of the arrays in the memory of the device.

@@ -17,6 +17,10 @@ Context Context::cpu(int threads) {
   return Context(make_cpu_backend(threads));
 }
 
+Context Context::distributed(Communicator communicator, int threads) {
+  return Context(make_cpu_backend(threads, std::move(communicator)));
+}
+
 Context Context::cuda(CudaOptions const& options) {
 #ifdef MONGE_HAVE_CUDA
   return Context(cuda::make_backend(options));
@@ -28,6 +32,10 @@ Context Context::cuda(CudaOptions const& options) {
 
 Backend const& backend_of(Context const& context) {
   return *context.backend_;
+}
+
+Ranks* ranks_of(Context const& context) {
+  return backend_of(context).ranks();
 }
 
 Device Context::device() const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -41,9 +42,15 @@ std::string processor_name() {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads), projection_(threads), assigner_(threads) {}
+  CpuBackend(int threads, std::shared_ptr<Ranks> ranks)
+      : threads_(threads),
+        workers_{threads, ranks.get()},
+        ranks_(std::move(ranks)),
+        projection_(threads),
+        assigner_(threads) {}
 
   Device device() const override { return {}; }
+  Ranks* ranks() const override { return ranks_.get(); }
   PassTimes pass_times(Geometry const& geometry) const override {
     std::int64_t const d = shape_of(geometry).dimension;
     if (d == 0) return {.float64 = 2, .newton = 8};  // A matrix.
@@ -74,7 +81,7 @@ class CpuBackend final : public Backend {
   double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {
     cpu::PointCosts<double> const points(clouds, marginals.a, marginals.b);
     cpu::CostLines const costs = cpu::lines_of(points);
-    return cpu::survey_costs({.costs = costs, .line_weight = marginals.a, .place_weight = marginals.b}, threads_).mean;
+    return cpu::survey_costs({.costs = costs, .line_weight = marginals.a, .place_weight = marginals.b}, workers_).mean;
   }
 
   std::unique_ptr<Sweeper> sweeper() const override { return std::make_unique<CpuSweeper>(*this); }
@@ -142,7 +149,8 @@ class CpuBackend final : public Backend {
   template <class Result, class Input, class Make>
   std::vector<Result> made_of(std::span<Input const> inputs, Make const& make) const {
     std::vector<Result> results(inputs.size());
-    side_by_side(useful_for(inputs.size()), inputs.size(),
+    // Ranks exchange messages in the order of the problems.
+    side_by_side(ranks_ ? 1 : useful_for(inputs.size()), inputs.size(),
                  [&](std::size_t i) { for_problem(i, [&] { results[i] = make(inputs[i]); }); });
     return results;
   }
@@ -177,7 +185,7 @@ class CpuBackend final : public Backend {
   template <class Step, class Work>
   void for_each_operator(std::span<Step> steps, Work const& work) const {
     auto const of_one_thread = [&](Step const& step) {
-      return cpu::useful_threads(threads_, size_of(step, Side::rows), size_of(step, Side::columns)) == 1;
+      return cpu::Team(workers_, size_of(step, Side::rows), size_of(step, Side::columns)).size == 1;
     };
     std::vector<Step*> small;
     for (Step& step : steps) {
@@ -207,7 +215,7 @@ class CpuBackend final : public Backend {
     Marginals const& marginals = input.marginals;
     auto const twin_of = [&](auto const& data, std::shared_ptr<cpu::Costs<T> const> costs) {
       return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), data.weights[0], data.weights[1],
-                                                        input.options.penalties, data.is_self, threads_,
+                                                        input.options.penalties, data.is_self, workers_,
                                                         input.options.cache_bytes);
     };
     if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<T> const*>(input.twin))
@@ -224,28 +232,38 @@ class CpuBackend final : public Backend {
                                          input.self.side);
                    },
                    [&](CostMatrix const& matrix) -> std::shared_ptr<cpu::Costs<T> const> {
-                     return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b, threads_);
+                     return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b, workers_);
                    }},
         input.geometry);
     auto const a = of ? of->data().weights[static_cast<int>(input.self.side)]
                       : std::make_shared<cpu::SideWeights const>(marginals.a);
     auto const b = is_self ? a : std::make_shared<cpu::SideWeights const>(marginals.b);
     return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), a, b, input.options.penalties, is_self,
-                                                      threads_, input.options.cache_bytes);
+                                                      workers_, input.options.cache_bytes);
   }
 
-  int threads_;
+  int threads_;           // Of this rank.
+  cpu::Workers workers_;  // Of all ranks.
+  std::shared_ptr<Ranks> ranks_;
   cpu::Projection projection_;
   cpu::Assigner assigner_;
 };
 
 }  // namespace
 
-std::shared_ptr<Backend> make_cpu_backend(int threads) {
+std::shared_ptr<Backend> make_cpu_backend(int threads, std::optional<Communicator> communicator) {
   if (threads < 0)
     throw Error(ErrorCode::invalid_argument,
                 "threads: is " + std::to_string(threads) + "; must be >= 0 (0: all cores)");
-  return std::make_shared<CpuBackend>(threads > 0 ? threads : omp_get_max_threads());
+  if (threads == 0) threads = omp_get_max_threads();
+  if (!communicator) return std::make_shared<CpuBackend>(threads, nullptr);
+  auto const ranks = std::make_shared<Ranks>(std::move(*communicator));
+  Digests inputs;
+  inputs.add("threads", threads);
+  inputs.add("version", version());
+  inputs.add("instruction_set", cpu::instruction_set());
+  ranks->run("Context::distributed", inputs, [] {});
+  return std::make_shared<CpuBackend>(threads, ranks->size() > 1 ? ranks : nullptr);
 }
 
 }  // namespace monge

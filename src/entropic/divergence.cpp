@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
+#include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "entropic/sinkhorn.hpp"
@@ -233,22 +234,46 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
                                         of_points ? "" : fmt::format("{}: ", kParts[part]), error.what()));
 }
 
+/// The inputs of a call in step.
+auto inputs_of(std::span<DivergenceProblem const> problems, SolveOptions const& options) {
+  return [problems, &options](Digests& inputs) {
+    add(inputs, options);
+    for (DivergenceProblem const& problem : problems) {
+      std::visit(Overloaded{[&](PointCloud const& clouds) { inputs.add(clouds); },
+                            [&](DivergenceCosts const& costs) {
+                              for (CostMatrix const& matrix : {costs.xy, costs.xx, costs.yy}) inputs.add(matrix);
+                            }},
+                 problem.costs);
+      inputs.add("a", problem.a);
+      inputs.add("b", problem.b);
+      for (std::size_t part = 0; part < 3; ++part) {
+        inputs.add(kPotentials[part].f, potentials_of(problem, part).f);
+        inputs.add(kPotentials[part].g, potentials_of(problem, part).g);
+      }
+    }
+  };
+}
+
 Divergence single(Context const& context, DivergenceProblem const& problem, SolveOptions const& options, bool solves) {
   std::span const given(&problem, 1);
-  try {
-    return std::move(divergences(context, given, options, solves)[0]);
-  } catch (ProblemError const& error) {
-    throw_named(error, given, false);
-  }
+  return in_step(context, solves ? "sinkhorn_divergence" : "divergence_of", inputs_of(given, options), [&] {
+    try {
+      return std::move(divergences(context, given, agreed(context, options), solves)[0]);
+    } catch (ProblemError const& error) {
+      throw_named(error, given, false);
+    }
+  });
 }
 
 std::vector<Divergence> batch(Context const& context, std::span<DivergenceProblem const> given,
                               SolveOptions const& options, bool solves) {
-  try {
-    return divergences(context, given, options, solves);
-  } catch (ProblemError const& error) {
-    throw_named(error, given, true);
-  }
+  return in_step(context, solves ? "sinkhorn_divergence_batch" : "divergences_of", inputs_of(given, options), [&] {
+    try {
+      return divergences(context, given, agreed(context, options), solves);
+    } catch (ProblemError const& error) {
+      throw_named(error, given, true);
+    }
+  });
 }
 
 /// The problem of a call whose options have the warm start of OT(a, b), and its options without it.
@@ -271,38 +296,40 @@ Status Divergence::status() const {
 }
 
 DivergenceGradient Divergence::gradients(GradientViews const& out, bool scale) const {
-  Plan::State& state = *ab.state_;
-  VectorOperations const& vectors = state.plan->vectors();
-  GradientVectors sum = gradient_vectors(state, out);
-  double const excess = state.report.eps * (state.report.mass - state.report.mass_b);
-  for (Side const side : kSides) {
-    bool const rows = side == Side::rows;
-    Plan::State& self = rows ? *aa.state_ : *bb.state_;
-    // OT(a, a) is symmetric: its derivatives by both arguments are equal, and half of their sum is either of them. A
-    // given cost matrix may be symmetric to rounding only.
-    bool const is_symmetric = self.dimension > 0;
-    MutableVectorView const weights = rows ? out.a : out.b;
-    GradientVectors const own = gradient_vectors(
-        self, {.x = rows ? out.x : out.y, .a = weights, .b = is_symmetric ? MutableVectorView() : weights});
-    if (Vector* const points = sum.points[side].get())
-      vectors.combine(std::array<Term, 2>{Term{1, points}, Term{-1, own.points[Side::rows]}}, *points);
-    if (Vector* const of = sum.weights[side].get()) {
-      Vector const* const first = own.weights[Side::rows];
-      Vector const* const second = is_symmetric ? first : own.weights[Side::columns];
-      std::vector<double> const level(static_cast<std::size_t>(weights.size()), rows ? excess : -excess);
-      std::unique_ptr<Vector> const masses = vectors.make(side);
-      vectors.read(VectorView(level), *masses);
-      vectors.combine(std::array<Term, 4>{Term{1, of}, Term{-0.5, first}, Term{-0.5, second}, Term{1, masses.get()}},
-                      *of);
+  return in_step(*ab.state_, "Divergence::gradients", {}, [&]() -> DivergenceGradient {
+    Plan::State& state = *ab.state_;
+    VectorOperations const& vectors = state.plan->vectors();
+    GradientVectors sum = gradient_vectors(state, out);
+    double const excess = state.report.eps * (state.report.mass - state.report.mass_b);
+    for (Side const side : kSides) {
+      bool const rows = side == Side::rows;
+      Plan::State& self = rows ? *aa.state_ : *bb.state_;
+      // OT(a, a) is symmetric: its derivatives by both arguments are equal, and half of their sum is either of them. A
+      // given cost matrix may be symmetric to rounding only.
+      bool const is_symmetric = self.dimension > 0;
+      MutableVectorView const weights = rows ? out.a : out.b;
+      GradientVectors const own = gradient_vectors(
+          self, {.x = rows ? out.x : out.y, .a = weights, .b = is_symmetric ? MutableVectorView() : weights});
+      if (Vector* const points = sum.points[side].get())
+        vectors.combine(std::array<Term, 2>{Term{1, points}, Term{-1, own.points[Side::rows]}}, *points);
+      if (Vector* const of = sum.weights[side].get()) {
+        Vector const* const first = own.weights[Side::rows];
+        Vector const* const second = is_symmetric ? first : own.weights[Side::columns];
+        std::vector<double> const level(static_cast<std::size_t>(weights.size()), rows ? excess : -excess);
+        std::unique_ptr<Vector> const masses = vectors.make(side);
+        vectors.read(VectorView(level), *masses);
+        vectors.combine(std::array<Term, 4>{Term{1, of}, Term{-0.5, first}, Term{-0.5, second}, Term{1, masses.get()}},
+                        *of);
+      }
     }
-  }
-  write_gradients(vectors, sum, out);
-  GradientReport const of_ab = ab.gradients({}, {.error_iterations = 0, .scale = scale});
-  GradientReport const of_aa = aa.gradients({}, {.error_iterations = 0, .scale = scale});
-  GradientReport const of_bb = bb.gradients({}, {.error_iterations = 0, .scale = scale});
-  return {.scale = of_ab.scale - (of_aa.scale + of_bb.scale) / 2,
-          .label_weight = of_ab.label_weight - (of_aa.label_weight + of_bb.label_weight) / 2,
-          .marginal_error = of_ab.marginal_error + (of_aa.marginal_error + of_bb.marginal_error) / 2};
+    write_gradients(vectors, sum, out);
+    GradientReport const of_ab = ab.gradients({}, {.error_iterations = 0, .scale = scale});
+    GradientReport const of_aa = aa.gradients({}, {.error_iterations = 0, .scale = scale});
+    GradientReport const of_bb = bb.gradients({}, {.error_iterations = 0, .scale = scale});
+    return {.scale = of_ab.scale - (of_aa.scale + of_bb.scale) / 2,
+            .label_weight = of_ab.label_weight - (of_aa.label_weight + of_bb.label_weight) / 2,
+            .marginal_error = of_ab.marginal_error + (of_aa.marginal_error + of_bb.marginal_error) / 2};
+  });
 }
 
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,

@@ -342,26 +342,54 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   return finished_plans(context, problems, setup, memory);
 }
 
+/// The inputs of a call in step.
+auto inputs_of(std::span<BatchProblem const> problems, SolveOptions const& options) {
+  return [problems, &options](Digests& inputs) {
+    add(inputs, options);
+    for (BatchProblem const& problem : problems) {
+      inputs.add(problem.geometry);
+      inputs.add("a", problem.a);
+      inputs.add("b", problem.b);
+      inputs.add("f", problem.f);
+      inputs.add("g", problem.g);
+    }
+  };
+}
+
 std::vector<Plan> batch_of_plans(Context const& context, std::span<BatchProblem const> problems,
                                  SolveOptions const& options, bool solves) {
-  validate(options);
-  require(options.f.empty() && options.g.empty(),
-          "{}: is given in the options; must be given with the problems of a batch", options.f.empty() ? "g" : "f");
-  try {
-    return plans_of_all(context, problems, options, solves);
-  } catch (ProblemError const& error) {
-    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
-  }
+  return in_step(context, solves ? "solve_batch" : "plans_of", inputs_of(problems, options), [&] {
+    validate(options);
+    require(options.f.empty() && options.g.empty(),
+            "{}: is given in the options; must be given with the problems of a batch", options.f.empty() ? "g" : "f");
+    try {
+      return plans_of_all(context, problems, agreed(context, options), solves);
+    } catch (ProblemError const& error) {
+      throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
+    }
+  });
 }
 
 Plan single_plan(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                  SolveOptions const& options, bool solves) {
-  validate(options);
   BatchProblem const problem{geometry, a, b, options.f, options.g};
-  return std::move(plans_of_all(context, {&problem, 1}, options, solves)[0]);
+  return in_step(context, solves ? "solve" : "plan_of", inputs_of({&problem, 1}, options), [&] {
+    validate(options);
+    return std::move(plans_of_all(context, {&problem, 1}, agreed(context, options), solves)[0]);
+  });
 }
 
 }  // namespace
+
+void add(Digests& inputs, SolveOptions const& options) {
+  visit_solve_options(options, inputs);
+  inputs.add("progress", static_cast<bool>(options.progress));
+}
+
+SolveOptions agreed(Context const& context, SolveOptions options) {
+  options.progress = agreed(context, std::move(options.progress));
+  return options;
+}
 
 Precision first_precision(SolveOptions const& options) {
   if (options.precision != Precision::automatic) return options.precision;
@@ -422,6 +450,7 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
   report.mean_cost = mean_cost;
   report.eps_relative = mean_cost > 0 ? report.eps / mean_cost : kNaN;
   report.precision = first_precision(problem.options);
+  report.ranks = backend.ranks() ? backend.ranks()->size() : 1;
   report.penalty_a = problem.options.penalty_a;
   report.penalty_b = problem.options.penalty_b;
   report.mass = problem.marginals.total_a;

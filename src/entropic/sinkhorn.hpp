@@ -30,6 +30,10 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
                                 SolveOptions const& options);
 
 /// The precision that a solve starts in.
+/// Options as an input of a call in step, and with the callback's answers of rank 0.
+void add(Digests& inputs, SolveOptions const& options);
+SolveOptions agreed(Context const& context, SolveOptions options);
+
 Precision first_precision(SolveOptions const& options);
 
 /// The options of a solve's first operator.

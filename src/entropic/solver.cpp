@@ -14,6 +14,8 @@ struct Solver::State {
   ValidMarginals given;   // As given; those of the problem have equal totals where its options need it.
   bool prepared = false;  // The operator is made for problem.options.
   bool current = false;   // The operator has the present geometry and weights.
+
+  Plan solve(SolveOptions const& options);
 };
 
 Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
@@ -65,29 +67,41 @@ Plan Solver::solve() {
 }
 
 Plan Solver::solve(SolveOptions const& options) {
+  auto const inputs = [&](Digests& inputs) {
+    add(inputs, options);
+    inputs.add(state_->problem.geometry);
+    inputs.add("a", VectorView(state_->given.a));
+    inputs.add("b", VectorView(state_->given.b));
+    inputs.add("f", options.f);
+    inputs.add("g", options.g);
+  };
+  return in_step(state_->context, "Solver::solve", inputs,
+                 [&] { return state_->solve(agreed(state_->context, options)); });
+}
+
+Plan Solver::State::solve(SolveOptions const& options) {
   Stopwatch const watch;
-  SinkhornProblem& problem = state_->problem;
-  Backend const& backend = backend_of(state_->context);
+  Backend const& backend = backend_of(context);
   MemoryPeak const memory(backend.memory());
   validate(options);
   WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
-  problem.marginals = with_equal_totals(state_->given, options);
+  problem.marginals = with_equal_totals(given, options);
 
-  bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
-                        options.cache_bytes == problem.options.cache_bytes &&
-                        penalties_of(options) == penalties_of(problem.options);
-  bool const current = prepared && state_->current;
-  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way.
-  problem.first.reset();                       // A solve that threw may have left it.
+  bool const was_prepared = prepared && first_precision(options) == first_precision(problem.options) &&
+                            options.cache_bytes == problem.options.cache_bytes &&
+                            penalties_of(options) == penalties_of(problem.options);
+  bool const was_current = was_prepared && current;
+  prepared = current = false;  // Until the end: a solve may throw half-way.
+  problem.first.reset();       // A solve that threw may have left it.
   problem.options = options;
   problem.start = std::move(start);
   problem.report = {};
   problem.translation = 0;
   OperatorInput const input{problem.geometry, problem.marginals, first_operator(options)};
-  if (!prepared) {
+  if (!was_prepared) {
     problem.entropic.reset();
     problem.entropic = backend.entropic_operator(input.geometry, input.marginals, input.options);
-  } else if (!current) {
+  } else if (!was_current) {
     backend.renew(problem.entropic, input);
   } else {
     forget_potentials(*problem.entropic);
@@ -95,9 +109,9 @@ Plan Solver::solve(SolveOptions const& options) {
   begin(backend, problem, true);
   double const setup = watch.seconds();
   run_sinkhorn(backend, {&problem, 1});
-  Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup, memory)[0]);
+  Plan plan = std::move(finished_plans(context, {&problem, 1}, setup, memory)[0]);
   if (problem.first) problem.entropic = std::move(problem.first);
-  state_->prepared = state_->current = true;
+  prepared = current = true;
   return plan;
 }
 

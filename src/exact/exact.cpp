@@ -795,15 +795,30 @@ void validate_start(ExactPlan const& plan, Shape shape) {
 
 ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                       ExactOptions const& options) {
-  visit_exact_options(options, kCheckField);
-  validate(geometry, context.device());
-  Shape const shape = shape_of(geometry);
-  if (options.start) validate_start(*options.start, shape);
-  constexpr std::int64_t kMost = std::int64_t{1} << 27;  // Candidates are counted in 32 bits.
-  require(std::max(shape.rows, shape.columns) <= kMost / options.candidates,
-          "candidates: is {} for {} x {} points; must be at most {}, of a side's points", options.candidates,
-          shape.rows, shape.columns, kMost / std::max(shape.rows, shape.columns));
-  return ExactSolve(context, geometry, a, b, options).solve();
+  auto const inputs = [&](Digests& inputs) {
+    visit_exact_options(options, inputs);
+    inputs.add("progress", static_cast<bool>(options.progress));
+    inputs.add(geometry);
+    inputs.add("a", a);
+    inputs.add("b", b);
+    inputs.add("f", options.f);
+    inputs.add("g", options.g);
+    inputs.add("start", options.start != nullptr);
+    if (options.start) inputs.add("start", VectorView(options.start->values));
+  };
+  return in_step(context, "solve_exact", inputs, [&] {
+    visit_exact_options(options, kCheckField);
+    validate(geometry, context.device());
+    Shape const shape = shape_of(geometry);
+    if (options.start) validate_start(*options.start, shape);
+    constexpr std::int64_t kMost = std::int64_t{1} << 27;  // Candidates are counted in 32 bits.
+    require(std::max(shape.rows, shape.columns) <= kMost / options.candidates,
+            "candidates: is {} for {} x {} points; must be at most {}, of a side's points", options.candidates,
+            shape.rows, shape.columns, kMost / std::max(shape.rows, shape.columns));
+    ExactOptions now = options;
+    now.progress = agreed(context, options.progress);
+    return ExactSolve(context, geometry, a, b, now).solve();
+  });
 }
 
 }  // namespace monge

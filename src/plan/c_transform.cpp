@@ -70,19 +70,25 @@ namespace {
 /// Onto `side`: out_i = min_j C_ij - given_j.
 void transform_onto(Side side, Context const& context, Geometry const& geometry, char const* given_name,
                     VectorView given, char const* out_name, MutableVectorView out, MutableIndexView argmin) {
-  validate(geometry, context.device());
-  Shape const shape = shape_of(geometry);
-  bool const by_rows = side == Side::rows;
-  std::int64_t const size = by_rows ? shape.rows : shape.columns, others = by_rows ? shape.columns : shape.rows;
-  Backend const& backend = backend_of(context);
-  std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
-  validate_vector(out_name, out, size, context.device());
-  validate_indices("argmin", argmin, size, 1, context.device());
-  HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)});
-  std::vector<double> const result = transform.nearest(side, std::move(potential), argmin);
-  std::unique_ptr<Vector> const vector = transform.vectors().make(side);
-  transform.vectors().read(result, *vector);
-  transform.vectors().write(*vector, out);
+  auto const inputs = [&](Digests& inputs) {
+    inputs.add(geometry);
+    inputs.add(given_name, given);
+  };
+  in_step(context, side == Side::rows ? "c_transform" : "c_transform_transpose", inputs, [&] {
+    validate(geometry, context.device());
+    Shape const shape = shape_of(geometry);
+    bool const by_rows = side == Side::rows;
+    std::int64_t const size = by_rows ? shape.rows : shape.columns, others = by_rows ? shape.columns : shape.rows;
+    Backend const& backend = backend_of(context);
+    std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
+    validate_vector(out_name, out, size, context.device());
+    validate_indices("argmin", argmin, size, 1, context.device());
+    HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)});
+    std::vector<double> const result = transform.nearest(side, std::move(potential), argmin);
+    std::unique_ptr<Vector> const vector = transform.vectors().make(side);
+    transform.vectors().read(result, *vector);
+    transform.vectors().write(*vector, out);
+  });
 }
 
 }  // namespace

@@ -29,29 +29,37 @@ std::int64_t Plan::columns() const {
 }
 
 void Plan::potentials(MutableVectorView f, MutableVectorView g) const {
-  validate_vector("f", f, rows(), state_->context.device());
-  validate_vector("g", g, columns(), state_->context.device());
-  state_->plan->potentials(f, g);
+  in_step(*state_, "Plan::potentials", {}, [&] {
+    validate_vector("f", f, rows(), state_->context.device());
+    validate_vector("g", g, columns(), state_->context.device());
+    state_->plan->potentials(f, g);
+  });
 }
 
 std::vector<double> Plan::f() const {
-  std::vector<double> f(static_cast<std::size_t>(rows()));
-  state_->plan->potentials(f, {});
-  return f;
+  return in_step(*state_, "Plan::f", {}, [&] {
+    std::vector<double> f(static_cast<std::size_t>(rows()));
+    state_->plan->potentials(f, {});
+    return f;
+  });
 }
 
 std::vector<double> Plan::g() const {
-  std::vector<double> g(static_cast<std::size_t>(columns()));
-  state_->plan->potentials({}, g);
-  return g;
+  return in_step(*state_, "Plan::g", {}, [&] {
+    std::vector<double> g(static_cast<std::size_t>(columns()));
+    state_->plan->potentials({}, g);
+    return g;
+  });
 }
 
 void Plan::marginals(MutableVectorView row, MutableVectorView column) const {
-  validate_vector("row", row, rows(), state_->context.device());
-  validate_vector("column", column, columns(), state_->context.device());
-  VectorOperations const& vectors = state_->plan->vectors();
-  vectors.write(state_->plan->marginal(Side::rows), row);
-  vectors.write(state_->plan->marginal(Side::columns), column);
+  in_step(*state_, "Plan::marginals", {}, [&] {
+    validate_vector("row", row, rows(), state_->context.device());
+    validate_vector("column", column, columns(), state_->context.device());
+    VectorOperations const& vectors = state_->plan->vectors();
+    vectors.write(state_->plan->marginal(Side::rows), row);
+    vectors.write(state_->plan->marginal(Side::columns), column);
+  });
 }
 
 namespace {
@@ -116,64 +124,78 @@ void validate_threshold(double threshold) {
 }  // namespace
 
 void Plan::apply(MatrixView v, MutableMatrixView out) const {
-  apply_onto(*state_, Side::rows, Scaling::plan, "v", v, out);
+  in_step(*state_, "Plan::apply", {{"v", v}}, [&] { apply_onto(*state_, Side::rows, Scaling::plan, "v", v, out); });
 }
 
 void Plan::apply_transpose(MatrixView u, MutableMatrixView out) const {
-  apply_onto(*state_, Side::columns, Scaling::plan, "u", u, out);
+  in_step(*state_, "Plan::apply_transpose", {{"u", u}},
+          [&] { apply_onto(*state_, Side::columns, Scaling::plan, "u", u, out); });
 }
 
 void Plan::apply_hadamard(MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) const {
-  apply_hadamard_onto(*state_, Side::rows, l, r, "v", v, out);
+  in_step(*state_, "Plan::apply_hadamard", {{"l", l}, {"r", r}, {"v", v}},
+          [&] { apply_hadamard_onto(*state_, Side::rows, l, r, "v", v, out); });
 }
 
 void Plan::apply_hadamard_transpose(MatrixView l, MatrixView r, MatrixView u, MutableMatrixView out) const {
-  apply_hadamard_onto(*state_, Side::columns, l, r, "u", u, out);
+  in_step(*state_, "Plan::apply_hadamard_transpose", {{"l", l}, {"r", r}, {"u", u}},
+          [&] { apply_hadamard_onto(*state_, Side::columns, l, r, "u", u, out); });
 }
 
 void Plan::apply_gram(VectorView w, VectorView v, MutableVectorView out) const {
-  apply_gram_onto(*state_, Side::columns, w, "v", v, out);
+  in_step(*state_, "Plan::apply_gram", {{"w", w}, {"v", v}},
+          [&] { apply_gram_onto(*state_, Side::columns, w, "v", v, out); });
 }
 
 void Plan::apply_gram_transpose(VectorView w, VectorView u, MutableVectorView out) const {
-  apply_gram_onto(*state_, Side::rows, w, "u", u, out);
+  in_step(*state_, "Plan::apply_gram_transpose", {{"w", w}, {"u", u}},
+          [&] { apply_gram_onto(*state_, Side::rows, w, "u", u, out); });
 }
 
 void Plan::top_k(MutableIndexView indices, MutableMatrixView values) const {
-  top_k_of(*state_, Side::rows, indices, values);
+  in_step(*state_, "Plan::top_k", {}, [&] { top_k_of(*state_, Side::rows, indices, values); });
 }
 
 void Plan::top_k_transpose(MutableIndexView indices, MutableMatrixView values) const {
-  top_k_of(*state_, Side::columns, indices, values);
+  in_step(*state_, "Plan::top_k_transpose", {}, [&] { top_k_of(*state_, Side::columns, indices, values); });
 }
 
 std::int64_t Plan::count_above(double threshold, MutableIndexView row_begin) const {
-  validate_threshold(threshold);
-  validate_indices("row_begin", row_begin, rows() + 1, 1, state_->context.device());
-  return state_->plan->count_above(threshold, row_begin);
+  return in_step(*state_, "Plan::count_above", {{"threshold", threshold}}, [&] {
+    validate_threshold(threshold);
+    validate_indices("row_begin", row_begin, rows() + 1, 1, state_->context.device());
+    return state_->plan->count_above(threshold, row_begin);
+  });
 }
 
 void Plan::entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
                          MutableVectorView values) const {
-  Device const device = state_->context.device();
-  validate_threshold(threshold);
-  validate_indices("row_begin", row_begin, rows() + 1, 1, device);
-  validate_indices("columns", columns, columns.rows, 1, device);
-  validate_vector("values", values, columns.rows, device);
-  std::int64_t const wrong = state_->plan->entries_above(threshold, row_begin, columns, values);
-  require(wrong == rows(),
-          "row_begin: row {} does not hold exactly its entries above {}; must be what count_above() gave, with columns "
-          "and values as long as it returned",
-          wrong, threshold);
+  in_step(*state_, "Plan::entries_above", {{"threshold", threshold}}, [&] {
+    Device const device = state_->context.device();
+    validate_threshold(threshold);
+    validate_indices("row_begin", row_begin, rows() + 1, 1, device);
+    validate_indices("columns", columns, columns.rows, 1, device);
+    validate_vector("values", values, columns.rows, device);
+    std::int64_t const wrong = state_->plan->entries_above(threshold, row_begin, columns, values);
+    require(
+        wrong == rows(),
+        "row_begin: row {} does not hold exactly its entries above {}; must be what count_above() gave, with columns "
+        "and values as long as it returned",
+        wrong, threshold);
+  });
 }
 
 void Plan::sample(std::uint64_t seed, MutableIndexView pairs) const {
-  validate_indices("pairs", pairs, pairs.rows, 2, state_->context.device());
-  if (pairs.rows > 0) state_->plan->sample(seed, pairs);
+  in_step(*state_, "Plan::sample", {{"seed", static_cast<double>(seed)}}, [&] {
+    validate_indices("pairs", pairs, pairs.rows, 2, state_->context.device());
+    if (pairs.rows > 0) state_->plan->sample(seed, pairs);
+  });
 }
 
 double Plan::transport_cost() const {
-  return state_->report.certified ? state_->report.transport_cost : state_->plan->transport_cost();
+  return in_step(*state_, "Plan::transport_cost", {}, [&] {
+    return state_->report.certified ? state_->report.transport_cost : state_->plan->transport_cost();
+  });
 }
 
 namespace {
@@ -186,26 +208,33 @@ std::int64_t dimension_of_points(Plan::State const& state) {
 }  // namespace
 
 void Plan::barycentric_projection(MutableMatrixView out) const {
-  validate_matrix("out", out, rows(), dimension_of_points(*state_), state_->context.device());
-  state_->plan->multiply_points(Side::rows, Scaling::shares, out);
+  in_step(*state_, "Plan::barycentric_projection", {}, [&] {
+    validate_matrix("out", out, rows(), dimension_of_points(*state_), state_->context.device());
+    state_->plan->multiply_points(Side::rows, Scaling::shares, out);
+  });
 }
 
 void Plan::barycentric_projection(MatrixView v, MutableMatrixView out) const {
-  apply_onto(*state_, Side::rows, Scaling::shares, "v", v, out);
+  in_step(*state_, "Plan::barycentric_projection", {{"v", v}},
+          [&] { apply_onto(*state_, Side::rows, Scaling::shares, "v", v, out); });
 }
 
 void Plan::map(MatrixView points, MutableMatrixView out) const {
-  validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
-  validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
-  if (points.rows() == 0) return;
-  state_->plan->at(Side::rows, points)->multiply_points(Side::rows, Scaling::shares, out);
+  in_step(*state_, "Plan::map", {{"points", points}}, [&] {
+    validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
+    validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
+    if (points.rows() == 0) return;
+    state_->plan->at(Side::rows, points)->multiply_points(Side::rows, Scaling::shares, out);
+  });
 }
 
 void Plan::potential(MatrixView points, MutableVectorView out) const {
-  validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
-  validate_vector("out", out, points.rows(), state_->context.device());
-  if (points.rows() == 0) return;
-  state_->plan->at(Side::rows, points)->transform(Side::rows, out);
+  in_step(*state_, "Plan::potential", {{"points", points}}, [&] {
+    validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
+    validate_vector("out", out, points.rows(), state_->context.device());
+    if (points.rows() == 0) return;
+    state_->plan->at(Side::rows, points)->transform(Side::rows, out);
+  });
 }
 
 }  // namespace monge

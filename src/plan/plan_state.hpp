@@ -1,6 +1,9 @@
 // The state of a Plan.
 #pragma once
+#include <initializer_list>
 #include <memory>
+#include <utility>
+#include <variant>
 
 #include <monge/entropic.hpp>
 
@@ -28,6 +31,17 @@ struct Plan::State {
   }
   PlanDerivatives& derivatives();
 };
+
+/// in_step() for a call on a plan, with these arguments.
+using NamedInput = std::pair<char const*, std::variant<MatrixView, VectorView, double>>;
+template <class Body>
+auto in_step(Plan::State const& state, char const* call, std::initializer_list<NamedInput> inputs, Body const& body) {
+  auto const describe = [&](Digests& digests) {
+    for (auto const& [name, value] : inputs)
+      std::visit([&, field = name](auto const& of) { digests.add(field, of); }, value);
+  };
+  return in_step(state.context, call, describe, body);
+}
 
 /// The results of Plan::gradients(): a vector for each view that is given.
 struct GradientVectors {

@@ -133,26 +133,48 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   return plans;
 }
 
+/// The inputs of a call in step. No pass of it is shared, so its regularisers need not be compared.
+auto inputs_of(std::span<RegularizedProblem const> problems, RegularizedOptions const& options) {
+  return [problems, &options](Digests& inputs) {
+    visit_regularized_options(options, inputs);
+    inputs.add("progress", static_cast<bool>(options.progress));
+    for (RegularizedProblem const& problem : problems) {
+      inputs.add(problem.geometry);
+      inputs.add("p", problem.p);
+      inputs.add("q", problem.q);
+    }
+  };
+}
+
+RegularizedOptions agreed(Context const& context, RegularizedOptions options) {
+  options.progress = monge::agreed(context, std::move(options.progress));
+  return options;
+}
+
 }  // namespace
 
 RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
                                   Regularizer const& regularizer, RegularizedOptions const& options) {
-  validate(options);
   RegularizedProblem const problem{geometry, p, q, regularizer};
-  return std::move(solve_all(context, {&problem, 1}, options)[0]);
+  return in_step(context, "solve_regularized", inputs_of({&problem, 1}, options), [&] {
+    validate(options);
+    return std::move(solve_all(context, {&problem, 1}, agreed(context, options))[0]);
+  });
 }
 
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                      std::span<RegularizedProblem const> problems,
                                                      RegularizedOptions const& options) {
-  validate(options);
-  require(options.u.empty(), "u: is given in the options; a batch has no warm start");
-  require(options.plan.rows() == 0, "plan: is given in the options; a batch has no warm start");
-  try {
-    return solve_all(context, problems, options);
-  } catch (ProblemError const& error) {
-    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
-  }
+  return in_step(context, "solve_regularized_batch", inputs_of(problems, options), [&] {
+    validate(options);
+    require(options.u.empty(), "u: is given in the options; a batch has no warm start");
+    require(options.plan.rows() == 0, "plan: is given in the options; a batch has no warm start");
+    try {
+      return solve_all(context, problems, agreed(context, options));
+    } catch (ProblemError const& error) {
+      throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
+    }
+  });
 }
 
 }  // namespace monge

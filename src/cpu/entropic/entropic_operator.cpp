@@ -25,7 +25,7 @@ constexpr double kLoosestBound = 32;
 template <class T>
 EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
                                       std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
-                                      int threads, double cache_bytes)
+                                      Workers const& workers, double cache_bytes)
     : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns), is_self),
       data_{costs,
             {std::move(a), std::move(b)},
@@ -33,18 +33,17 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
             penalties,
             is_self},
       vectors_(size(Side::rows), size(Side::columns)),
-      most_threads_(threads),
+      workers_(workers),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes,
-               is_self),
+      stripes_(*costs, Side::rows, {workers, size(Side::rows), size(Side::columns)}, cache_bytes, is_self),
       logits_(size(Side::columns)),
-      column_sums_(size(Side::columns), stripes_.threads()),
+      column_sums_(size(Side::columns), stripes_.team()),
       log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
       f_next_(size(Side::rows)),
       g_plus_(logits_.bias.size()),
       bounds_(static_cast<std::size_t>(padded_to_panel<T>(size(Side::rows)))),
-      row_errors_(static_cast<std::size_t>(stripes_.threads())),
-      total_weights_(static_cast<std::size_t>(stripes_.threads())) {
+      row_errors_(static_cast<std::size_t>(stripes_.team().size)),
+      total_weights_(static_cast<std::size_t>(stripes_.team().size)) {
   last_.column_bias.resize(logits_.bias.size());
   last_.row_lse.resize(f_next_.values().size());
 }
@@ -77,7 +76,7 @@ template <class T>
 void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView g) const {
   for (Side const side : kSides) {
     HostVector const potential =
-        last_.eps > 0 ? completed_potential(data_, side, last_.eps, most_threads_) : data_.potential(side);
+        last_.eps > 0 ? completed_potential(data_, side, last_.eps, workers_) : data_.potential(side);
     std::span<double const> const shift = data_.costs->shift(side);
     write_vector(side == Side::rows ? f : g,
                  [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
@@ -162,7 +161,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
 
   stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-                      std::size_t const thread = static_cast<std::size_t>(thread_index);
+                      std::size_t const thread = static_cast<std::size_t>(stripes_.team().first + thread_index);
                       double* const sums = column_sums_.of(thread_index);
                       StripeArgs<T> args = work.args;
                       if (is_self()) args.first_column += stripes_.group();
@@ -194,6 +193,9 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                       add_to_columns(args, count, column_weight, 1.0, sums);
                     });
 
+  stripes_.share({of_rows(last_.row_lse.data()), of_rows(f_next_.values().data()), of_threads(row_errors_),
+                  of_threads(total_weights_), column_sums_.of_ranks()},
+                 is_self());
   double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
   ErrorSums const columns =
       update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
@@ -230,7 +232,7 @@ ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector con
     }
   }
   if (!lost_.empty()) {
-    std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, most_threads_);
+    std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, workers_);
     for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[static_cast<std::size_t>(lost_[k])] = exact[k];
   }
   ErrorSums errors;
@@ -259,7 +261,7 @@ std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps, doubl
   PlanData<T> data = data_.with_both_potentials();
   for (double& f : data.potential(Side::rows).values()) f += t;
   for (double& g : data.potential(Side::columns).values()) g -= t;
-  return std::make_unique<PlanOperator<T>>(std::move(data), eps, most_threads_, cache_bytes_);
+  return std::make_unique<PlanOperator<T>>(std::move(data), eps, workers_, cache_bytes_);
 }
 
 template class EntropicOperator<float>;

@@ -12,8 +12,8 @@ template <class T>
 class EntropicOperator final : public monge::EntropicOperator {
  public:
   EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
-                   std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self, int threads,
-                   double cache_bytes);
+                   std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
+                   Workers const& workers, double cache_bytes);
 
   PlanData<T> const& data() const { return data_; }
 
@@ -46,7 +46,7 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   PlanData<T> data_;
   HostVectorOperations vectors_;
-  int most_threads_;    // Allowed by the context.
+  Workers workers_;     // Allowed by the context.
   double cache_bytes_;  // For each plan.
   Stripes<T> stripes_;
   Logits<T> logits_;
@@ -57,7 +57,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;
   std::vector<double> g_plus_, bounds_;
-  std::vector<ErrorSums> row_errors_;  // One for each thread.
+  std::vector<ErrorSums> row_errors_;  // One for each thread of the team.
   std::vector<double> total_weights_;
   std::vector<std::int64_t> lost_;
 };

@@ -1,6 +1,7 @@
 #include "cpu/geometry/cost_survey.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -32,21 +33,46 @@ CostLines lines_of(PointCosts<double> const& points) {
   return costs;
 }
 
-CostSurvey survey_costs(CostSurveyInput const& input, int threads) {
+namespace {
+
+/// Completes the lines and joins the sums of places of all ranks, in order.
+void share_survey(CostLines const& costs, Team const& team, std::vector<SurveyedLine>& lines, SurveyedPoints& places) {
+  std::size_t const ranks = static_cast<std::size_t>(team.ranks->size()), count = places.cost.size();
+  std::vector<std::int64_t> of_lines, of_ranks;
+  for (int rank = 0; rank <= team.ranks->size(); ++rank) {
+    of_lines.push_back(share_of_lines(costs, team.edge(rank), team.size).begin);
+    of_ranks.push_back(rank * static_cast<std::int64_t>(count));
+  }
+  std::vector<double> cost(ranks * count), weight(ranks * count);
+  std::int64_t const own = of_ranks[static_cast<std::size_t>(team.ranks->rank())];
+  std::ranges::copy(places.cost, cost.begin() + own);
+  std::ranges::copy(places.weight, weight.begin() + own);
+  team.ranks->exchange(std::array{shared_items(lines.data(), 1, of_lines), shared_items(cost.data(), 1, of_ranks),
+                                  shared_items(weight.data(), 1, of_ranks)});
+  places = {std::vector<double>(count), std::vector<double>(count)};
+  for (std::size_t k = 0; k < ranks * count; ++k) {
+    places.cost[k % count] += cost[k];
+    places.weight[k % count] += weight[k];
+  }
+}
+
+}  // namespace
+
+CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
   CostLines const& costs = input.costs;
-  int const team = useful_threads(threads, costs.lines, costs.places);
+  Team const team(workers, costs.lines, costs.places);
   std::vector<SurveyedLine> lines(static_cast<std::size_t>(costs.lines));
   std::vector<double> place_weight = costs.place_vector();
   std::ranges::copy(input.place_weight, place_weight.begin());
-  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team));  // One for each thread.
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (int t = 0; t < team; ++t) {
+  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team.own));  // One for each thread.
+#pragma omp parallel for num_threads(team.own) schedule(static)
+  for (int t = 0; t < team.own; ++t) {
     SurveyedPoints& sums = places[static_cast<std::size_t>(t)];
     sums = {costs.place_vector(), costs.place_vector()};
     std::unique_ptr<LineReader> mask, l1_weights;
     if (input.mask) mask = std::make_unique<LineReader>(*input.mask);
     if (input.l1_weights) l1_weights = std::make_unique<LineReader>(*input.l1_weights);
-    for_each_group(costs, t, team, [&](std::int64_t line, std::int64_t rows, LineReader& reader) {
+    for_each_group(costs, team.first + t, team.size, [&](std::int64_t line, std::int64_t rows, LineReader& reader) {
       for_each_chunk(reader, costs.places, line, [&](std::int64_t first, std::int64_t count, double const* cost) {
         double const* const masks = mask ? mask->read(line, first, count) : nullptr;
         double const* const weights = l1_weights ? l1_weights->read(line, first, count) : nullptr;
@@ -68,8 +94,19 @@ CostSurvey survey_costs(CostSurveyInput const& input, int threads) {
       });
     });
   }
-
+  // Sums of places: those of the threads of this rank, then a row for each rank.
+  auto const join = [&](std::vector<double> SurveyedPoints::*sums) {
+    std::vector<double> sum = std::move(places[0].*sums);
+    sum.resize(static_cast<std::size_t>(costs.places));
+    for (std::size_t t = 1; t < places.size(); ++t) {
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += (places[t].*sums)[k];
+    }
+    return sum;
+  };
   CostSurvey result;
+  result.place = {join(&SurveyedPoints::cost), join(&SurveyedPoints::weight)};
+  if (team.ranks != nullptr) share_survey(costs, team, lines, result.place);
+
   CompensatedSum cost, weight;
   for (std::size_t l = 0; l < lines.size(); ++l) {
     SurveyedLine const& line = lines[l];
@@ -82,15 +119,6 @@ CostSurvey survey_costs(CostSurveyInput const& input, int threads) {
     weight.add(input.line_weight[l] * line.weight);
   }
   result.mean = cost.value() / weight.value();
-  auto const join = [&](std::vector<double> SurveyedPoints::*sums) {
-    std::vector<double> sum = std::move(places[0].*sums);
-    sum.resize(static_cast<std::size_t>(costs.places));
-    for (std::size_t t = 1; t < places.size(); ++t) {
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += (places[t].*sums)[k];
-    }
-    return sum;
-  };
-  result.place = {join(&SurveyedPoints::cost), join(&SurveyedPoints::weight)};
   return result;
 }
 

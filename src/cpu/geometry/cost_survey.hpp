@@ -9,6 +9,7 @@
 
 #include "cpu/geometry/point_costs.hpp"
 #include "cpu/pass/cost_lines.hpp"
+#include "cpu/threads.hpp"
 
 namespace monge::cpu {
 
@@ -40,7 +41,8 @@ struct CostSurvey {
 /// The user's costs; a line is a row. The points must outlive them.
 CostLines lines_of(PointCosts<double> const& points);
 
-CostSurvey survey_costs(CostSurveyInput const& input, int threads);
+/// One pass over the lines, which the ranks of the workers share.
+CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers);
 
 /// Throws invalid_argument for the first pair, row by row, with an invalid number, as described in
 /// regularized/regularized_costs.hpp. Matrices without rows are not given.

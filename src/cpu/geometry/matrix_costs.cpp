@@ -22,11 +22,11 @@ double unit_of(double range) {
 
 template <class T>
 MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b,
-                            int threads)
+                            Workers const& workers)
     : MatrixCosts(std::ssize(a), std::ssize(b), geometry.cost, geometry.transposed) {
   CostSurvey const found = survey_costs(
       {.costs = CostLines::of_matrix(cost_), .line_weight = transposed_ ? b : a, .place_weight = transposed_ ? a : b},
-      threads);
+      workers);
   if (!found.is_valid) throw_first_bad(geometry);
   require_partners(Side::rows, a, (transposed_ ? found.place : found.line).has_partner());
   require_partners(Side::columns, b, (transposed_ ? found.line : found.place).has_partner());

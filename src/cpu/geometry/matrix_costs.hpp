@@ -6,6 +6,7 @@
 #include <monge/geometry.hpp>
 
 #include "cpu/geometry/costs.hpp"
+#include "cpu/threads.hpp"
 
 namespace monge::cpu {
 
@@ -14,7 +15,7 @@ class MatrixCosts final : public Costs<T> {
  public:
   /// Surveys the matrix in one read. Throws invalid_argument for a cost that is neither finite nor +infinity, or for a
   /// point of positive weight without a finite cost to another one.
-  MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b, int threads);
+  MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b, Workers const& workers);
 
   double bound() const override { return range_; }
   double factor() const override { return unit_; }

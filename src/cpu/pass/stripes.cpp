@@ -59,18 +59,18 @@ Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t sc
 }
 
 template <class T>
-Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper)
+Stripes<T>::Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, bool upper)
     : source_(costs.scores(rows)),
       rows_(costs.size(rows)),
       columns_(costs.size(opposite(rows))),
-      threads_(threads),
+      team_(team),
       upper_(upper),
       kept_bytes_(bytes_to_keep(source_, rows_, columns_, cache_bytes)),
-      height_(stripe_height(source_, rows_, columns_, threads_, kept_bytes_ > 0)) {
+      height_(stripe_height(source_, rows_, columns_, team_.size, kept_bytes_ > 0)) {
   if (upper_)
     height_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(height_)));  // Fills groups.
-  workspaces_.reserve(static_cast<std::size_t>(threads_));
-  for (int thread = 0; thread < threads_; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
+  workspaces_.reserve(static_cast<std::size_t>(team_.own));
+  for (int thread = 0; thread < team_.own; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
 }
 
 template <class T>
@@ -93,7 +93,7 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
       .first_row = first,
       .row_count = (count + kRowGroup - 1) / kRowGroup * kRowGroup,
       .bound = options.bounds == nullptr || makes_scores ? nullptr : options.bounds + first,
-      .scores = keeps(options) ? scores_.get() + first * padded_to_panel<T>(columns_) : nullptr,
+      .scores = keeps(options) ? scores_.get() + (first - first_kept_) * padded_to_panel<T>(columns_) : nullptr,
       .scores_ready = scores_ready_,
       .stripe = work.stripe.get(),
       .store = options.store,
@@ -109,20 +109,59 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
 }
 
 template <class T>
-ColumnSums<T>::ColumnSums(std::int64_t columns, int threads)
-    : padded_(padded_to_panel<T>(columns)), threads_(threads), sums_(aligned_array<double>(threads * padded_)) {}
+std::vector<std::int64_t> Stripes<T>::rows_of_ranks(bool upper) const {
+  std::vector<std::int64_t> rows;
+  for (int rank = 0; rank <= team_.ranks->size(); ++rank) rows.push_back(first_row(team_.edge(rank), upper));
+  return rows;
+}
+
+template <class T>
+void Stripes<T>::share(std::initializer_list<PassItems> items, bool upper) const {
+  if (team_.ranks == nullptr) return;
+  std::vector<std::int64_t> edges[3] = {rows_of_ranks(upper)};  // Then those of threads and ranks.
+  for (int rank = 0; rank <= team_.ranks->size(); ++rank) {
+    edges[1].push_back(team_.edge(rank));
+    edges[2].push_back(rank);
+  }
+  std::vector<SharedItems> shared;
+  for (PassItems const& part : items)
+    shared.push_back({part.data, part.stride, part.bytes, edges[static_cast<int>(part.of)]});
+  team_.ranks->exchange(shared);
+}
+
+template <class T>
+ColumnSums<T>::ColumnSums(std::int64_t columns, Team const& team)
+    : padded_(padded_to_panel<T>(columns)),
+      team_(team),
+      sums_(aligned_array<double>(team.own * padded_)),
+      of_ranks_(aligned_array<double>(team.ranks ? team.ranks->size() * padded_ : 0)) {}
 
 template <class T>
 void ColumnSums<T>::clear() {
-  std::fill_n(sums_.get(), threads_ * padded_, 0.0);
+  std::fill_n(sums_.get(), team_.own * padded_, 0.0);
+}
+
+/// Adds the other rows to the first.
+template <class T>
+void ColumnSums<T>::join_rows(double* rows, int count, std::int64_t length) {
+  for (int row = 1; row < count; ++row) {
+    for (std::int64_t j = 0; j < length; ++j) rows[j] += rows[row * length + j];
+  }
+}
+
+template <class T>
+PassItems ColumnSums<T>::of_ranks() {
+  join_rows(sums_.get(), team_.own, padded_);
+  if (team_.ranks != nullptr) std::copy_n(sums_.get(), padded_, of_ranks_.get() + team_.ranks->rank() * padded_);
+  std::size_t const bytes = static_cast<std::size_t>(padded_) * sizeof(double);
+  return {PassItems::Of::ranks, reinterpret_cast<std::byte*>(of_ranks_.get()), bytes, bytes};
 }
 
 template <class T>
 double const* ColumnSums<T>::join() {
-  for (int thread = 1; thread < threads_; ++thread) {
-    for (std::int64_t j = 0; j < padded_; ++j) sums_[j] += sums_[thread * padded_ + j];
-  }
-  return sums_.get();
+  if (team_.ranks == nullptr) return sums_.get();
+  join_rows(of_ranks_.get(), team_.ranks->size(), padded_);
+  return of_ranks_.get();
 }
 
 template <class T>
@@ -151,6 +190,7 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
         }
         if (!data.is_self) add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
       });
+  rows.share({of_rows(result.row.data()), of_rows(row_cost.data()), sums.of_ranks()});
   double const* const column_sums = sums.join();
   for (std::size_t j = 0; j < result.column.size(); ++j) {
     result.column[j] = data.is_self ? result.row[j] : mass * static_cast<double>(logits.beta[j]) * column_sums[j];
@@ -162,35 +202,36 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
 
 template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
-                               HostVector const& potential, double eps, int threads) {
+                               HostVector const& potential, double eps, Workers const& workers) {
   Logits<T> logits(data.costs->size(opposite(side)));
   logits.set(data, opposite(side), potential, eps);
   std::vector<double> result(points.size());
   // A copy of some of the points takes no more memory than the stripes of the threads.
-  std::size_t const most = static_cast<std::size_t>(kMaxStripeRows * threads);
+  std::size_t const most = static_cast<std::size_t>(kMaxStripeRows * workers.total());
   for (std::size_t begin = 0; begin < points.size(); begin += most) {
     std::span<std::int64_t const> const some = points.subspan(begin, std::min(most, points.size() - begin));
     std::unique_ptr<Costs<T> const> const part = data.costs->part(side, some);
-    Stripes<T>(*part, side, useful_threads(threads, part->size(Side::rows), part->size(Side::columns)), 0)
-        .for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-          for (std::int64_t r = 0; r < count; ++r) {
-            std::size_t const i = static_cast<std::size_t>(first + r);
-            bool const is_lonely = data.weight(side)[static_cast<std::size_t>(some[i])] == 0 && work.is_empty(r);
-            result[begin + i] = is_lonely ? std::numeric_limits<double>::infinity()
-                                          : part->norm(side)[i] - eps * std::numbers::ln2 * work.lse(r);
-          }
-        });
+    Stripes<T> stripes(*part, side, {workers, part->size(Side::rows), part->size(Side::columns)}, 0);
+    stripes.for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+      for (std::int64_t r = 0; r < count; ++r) {
+        std::size_t const i = static_cast<std::size_t>(first + r);
+        bool const is_lonely = data.weight(side)[static_cast<std::size_t>(some[i])] == 0 && work.is_empty(r);
+        result[begin + i] = is_lonely ? std::numeric_limits<double>::infinity()
+                                      : part->norm(side)[i] - eps * std::numbers::ln2 * work.lse(r);
+      }
+    });
+    stripes.share({of_rows(result.data() + begin)});
   }
   return result;
 }
 
 template <class T>
-HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads) {
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, Workers const& workers) {
   HostVector result = data.potential(side);
   std::vector<std::int64_t> const idle = idle_points(data.weight(side));
   if (idle.empty()) return result;
   UpdateRule const rule{eps, data.penalties.of(side)};
-  std::vector<double> const plus = softmin_at(data, side, idle, data.potential(opposite(side)), eps, threads);
+  std::vector<double> const plus = softmin_at(data, side, idle, data.potential(opposite(side)), eps, workers);
   for (std::size_t k = 0; k < idle.size(); ++k)
     result[idle[k]] = rule.best(plus[k], data.costs->shift(side)[static_cast<std::size_t>(idle[k])]);
   return result;
@@ -202,8 +243,8 @@ HostVector completed_potential(PlanData<T> const& data, Side side, double eps, i
   template class ColumnSums<T>;                                                                                       \
   template PlanSums plan_sums(PlanData<T> const&, double, Stripes<T>&, Logits<T>&, ColumnSums<T>&);                   \
   template std::vector<double> softmin_at(PlanData<T> const&, Side, std::span<std::int64_t const>, HostVector const&, \
-                                          double, int);                                                               \
-  template HostVector completed_potential(PlanData<T> const&, Side, double, int);
+                                          double, Workers const&);                                                    \
+  template HostVector completed_potential(PlanData<T> const&, Side, double, Workers const&);
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

@@ -1,10 +1,9 @@
 // Passes over all pairs: stripes of rows (stripe.hpp), the threads that share them, and their memory.
 #pragma once
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <vector>
 
 #include "cpu/pass/stripe.hpp"
@@ -44,6 +43,28 @@ struct PassOptions {
   bool keep = true;     // Scores, if the stripes keep any.
 };
 
+/// Arrays that the ranks of a team have filled in a pass, each its own part: items of rows, of threads of the team, or
+/// of ranks.
+struct PassItems {
+  enum class Of { rows, threads, ranks } of;
+  std::byte* data;
+  std::size_t stride, bytes;
+};
+template <class V>
+PassItems of_rows(V* data, std::int64_t stride = 1, std::int64_t width = 1) {
+  return {PassItems::Of::rows, reinterpret_cast<std::byte*>(data), static_cast<std::size_t>(stride) * sizeof(V),
+          static_cast<std::size_t>(width) * sizeof(V)};
+}
+inline PassItems of_rows(MutableMatrixView rows) {
+  std::size_t const element = static_cast<std::size_t>(size_of(rows.type()));
+  return {PassItems::Of::rows, static_cast<std::byte*>(rows.data()),
+          static_cast<std::size_t>(rows.row_stride()) * element, static_cast<std::size_t>(rows.columns()) * element};
+}
+template <class V>
+PassItems of_threads(std::vector<V>& items) {
+  return {PassItems::Of::threads, reinterpret_cast<std::byte*>(items.data()), sizeof(V), sizeof(V)};
+}
+
 /// The stripes whose rows are the points of one side.
 template <class T>
 class Stripes {
@@ -51,11 +72,11 @@ class Stripes {
   /// `costs` must outlive this object. If the scores fit in `cache_bytes` and reading them is cheaper, the first pass
   /// with PassOptions::keep, which then ignores bounds, stores them. With `upper`, passes may be over the upper
   /// triangle, and scores are kept for these passes only.
-  Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper = false);
+  Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, bool upper = false);
 
   /// Bytes of kept scores, stored or not yet.
   double kept_bytes() const { return kept_bytes_; }
-  int threads() const { return threads_; }
+  Team const& team() const { return team_; }
   std::int64_t height() const { return height_; }
   /// A group of rows meets the columns from its own first one on. A pass over the upper triangle of a symmetric matrix
   /// meets each pair of groups once; the column sums give a row its sums over earlier groups.
@@ -64,25 +85,21 @@ class Stripes {
   /// Makes room in the workspaces for rows of points of another dimension, for multiply_by_products().
   void reserve_scratch(std::int64_t dimension);
 
-  /// Calls consume(thread, workspace, first_row, row_count) after exponentiate_rows(). Each thread takes a contiguous
-  /// share of the rows, in order, so sums grouped by thread are the same in every run.
+  /// Calls consume(thread, workspace, first_row, row_count) after exponentiate_rows(). Each thread of the team takes a
+  /// contiguous share of the rows, in order, so sums grouped by thread are the same in every run. This rank has the
+  /// rows of its own threads, which are numbered from 0; share() gives it the others.
   template <class Consume>
   void for_each(Logits<T> const& logits, PassOptions<T> const& options, Consume&& consume) {
-    if (keeps(options) && !scores_)
-      scores_ = aligned_array<T>(padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_));
-    std::int64_t const stripes = (rows_ + height_ - 1) / height_;
-    auto const edge = [&](int thread, int team) {
-      if (!options.upper) return stripes * thread / team;
-      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team);  // Of rows, for equal work.
-      return static_cast<std::int64_t>(share * static_cast<double>(stripes));
-    };
-#pragma omp parallel num_threads(threads_)
-    {
-      int const thread = omp_get_thread_num();
-      int const team = omp_get_num_threads();
+    if (keeps(options) && !scores_) {
+      first_kept_ = first_row(team_.first, options.upper);
+      std::int64_t const kept = first_row(team_.first + team_.own, options.upper) - first_kept_;
+      scores_ = aligned_array<T>(padded_to_panel<T>(kept) * padded_to_panel<T>(columns_));
+    }
+#pragma omp parallel for num_threads(team_.own) schedule(static)
+    for (int thread = 0; thread < team_.own; ++thread) {
       Workspace<T>& work = workspaces_[static_cast<std::size_t>(thread)];
-      for (std::int64_t s = edge(thread, team); s < edge(thread + 1, team); ++s) {
-        std::int64_t const first = s * height_;
+      std::int64_t const end = first_row(team_.first + thread + 1, options.upper);
+      for (std::int64_t first = first_row(team_.first + thread, options.upper); first < end; first += height_) {
         std::int64_t const count = std::min(height_, rows_ - first);
         exponentiate(logits, options, first, count, work);
         consume(thread, work, first, count);
@@ -90,8 +107,22 @@ class Stripes {
     }
     scores_ready_ = scores_ready_ || keeps(options);
   }
+  /// The first row of each rank of the team, and the number of rows.
+  std::vector<std::int64_t> rows_of_ranks(bool upper = false) const;
+  /// Completes these arrays on all ranks after a pass.
+  void share(std::initializer_list<PassItems> items, bool upper = false) const;
 
  private:
+  /// Of a thread of the team; the number of rows for the end of the last one.
+  std::int64_t first_row(int thread, bool upper) const {
+    std::int64_t const stripes = (rows_ + height_ - 1) / height_;
+    std::int64_t edge = stripes * thread / team_.size;
+    if (upper) {
+      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team_.size);  // Of rows, for equal work.
+      edge = static_cast<std::int64_t>(share * static_cast<double>(stripes));
+    }
+    return std::min(edge * height_, rows_);
+  }
   bool keeps(PassOptions<T> const& options) const {
     return kept_bytes_ > 0 && options.keep && options.upper == upper_;
   }
@@ -100,28 +131,34 @@ class Stripes {
 
   ScoreSource<T> source_;
   std::int64_t rows_, columns_;
-  int threads_;
+  Team team_;
   bool upper_;
   double kept_bytes_;
   std::int64_t height_;
   std::vector<Workspace<T>> workspaces_;
-  AlignedArray<T> scores_;
+  AlignedArray<T> scores_;  // Of the rows of this rank.
+  std::int64_t first_kept_ = 0;
   bool scores_ready_ = false;
 };
 
-/// Sums of columns over stripes: a row of sums for each thread, joined in order.
+/// Sums of columns over stripes: a row of sums for each thread, joined in order. Ranks join those of their threads
+/// first and then share one row each.
 template <class T>
 class ColumnSums {
  public:
-  ColumnSums(std::int64_t columns, int threads);
+  ColumnSums(std::int64_t columns, Team const& team);
   void clear();
   double* of(int thread) { return sums_.get() + thread * padded_; }
+  /// After a pass, for Stripes::share(), and before join().
+  PassItems of_ranks();
   double const* join();
 
  private:
+  static void join_rows(double* rows, int count, std::int64_t length);
+
   std::int64_t padded_;
-  int threads_;
-  AlignedArray<double> sums_;
+  Team team_;
+  AlignedArray<double> sums_, of_ranks_;
 };
 
 /// A column sum below this may be wrong because of exponentials that T cannot hold: each term w E has an error of at
@@ -143,10 +180,10 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
 /// other side. Infinity for a point whose pairs are all forbidden.
 template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
-                               HostVector const& potential, double eps, int threads);
+                               HostVector const& potential, double eps, Workers const& workers);
 
 /// The potential of `side`; points of zero weight get the value that an update would give them.
 template <class T>
-HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads);
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, Workers const& workers);
 
 }  // namespace monge::cpu

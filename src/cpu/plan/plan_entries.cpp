@@ -1,5 +1,6 @@
 // Entries of a plan. Each thread takes rows of w_ij, or of their logarithms, from its stripes.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -149,14 +150,14 @@ void PlanOperator<T>::entries(Side side, MutableMatrixView out) {
       for (std::size_t j = 0; j < row.size(); ++j)
         data[i * out.row_stride() + static_cast<std::int64_t>(j)] = static_cast<Out>(total[i] * row[j]);
     });
-  });
+  }).share({of_rows(out)});
 }
 
 template <class T>
 void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   HostVector const& total = on_host(marginal(side));
   std::vector<double> const& weight = data_.weight(side);
-  std::vector<RowRanking<T>> rankings(static_cast<std::size_t>(most_threads_));
+  std::vector<RowRanking<T>> rankings(static_cast<std::size_t>(workers_.threads));
   std::size_t const k = static_cast<std::size_t>(indices.columns);
   for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
     RowRanking<T>& ranking = rankings[static_cast<std::size_t>(thread)];
@@ -171,7 +172,7 @@ void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixVi
             static_cast<Out>(total[i] * std::exp2(static_cast<double>(entry.logarithm) - reference));
       }
     });
-  });
+  }).share({of_rows(indices.data, indices.row_stride, indices.columns), of_rows(values)});
 }
 
 template <class T>
@@ -182,7 +183,7 @@ std::int64_t PlanOperator<T>::count_above(double threshold, MutableIndexView row
     std::int64_t count = 0;
     visit_entries(threshold, total[i], row, reference, [&](std::int64_t, double) { ++count; });
     at(i + 1) = count;
-  });
+  }).share({of_rows(row_begin.data + row_begin.row_stride, row_begin.row_stride)});
   at(0) = 0;
   for (std::int64_t i = 0; i < size(Side::rows); ++i) at(i + 1) += at(i);
   return at(size(Side::rows));
@@ -192,27 +193,34 @@ template <class T>
 std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
                                             MutableVectorView values) {
   HostVector const& total = on_host(marginal(Side::rows));
-  std::vector<std::int64_t> first_wrong(static_cast<std::size_t>(most_threads_), size(Side::rows));
-  for_each_row(Side::rows, RowOf::logarithms,
-               [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
-                 std::int64_t const begin = row_begin.data[i * row_begin.row_stride];
-                 std::int64_t const end = row_begin.data[(i + 1) * row_begin.row_stride];
-                 bool const inside = begin >= 0 && end <= columns.rows;
-                 std::int64_t at = begin;
-                 with_data(values, [&](auto* data) {
-                   using Out = std::remove_pointer_t<decltype(data)>;
-                   visit_entries(threshold, total[i], row, reference, [&](std::int64_t j, double entry) {
-                     if (inside && at < end) {
-                       columns.data[at * columns.row_stride] = j;
-                       data[at * values.stride()] = static_cast<Out>(entry);
-                     }
-                     ++at;
-                   });
-                 });
-                 std::int64_t& wrong = first_wrong[static_cast<std::size_t>(thread)];
-                 if (!inside || at != end) wrong = std::min(wrong, i);
-               });
-  return *std::min_element(first_wrong.begin(), first_wrong.end());
+  std::int64_t const n = size(Side::rows);
+  auto const begin_of = [&](std::int64_t i) { return row_begin.data[i * row_begin.row_stride]; };
+  std::vector<std::int64_t> is_wrong(static_cast<std::size_t>(n));
+  Stripes<T> const& stripes =
+      for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<T const> row, double reference) {
+        std::int64_t const begin = begin_of(i), end = begin_of(i + 1);
+        bool const inside = begin >= 0 && end <= columns.rows;
+        std::int64_t at = begin;
+        with_data(values, [&](auto* data) {
+          using Out = std::remove_pointer_t<decltype(data)>;
+          visit_entries(threshold, total[i], row, reference, [&](std::int64_t j, double entry) {
+            if (inside && at < end) {
+              columns.data[at * columns.row_stride] = j;
+              data[at * values.stride()] = static_cast<Out>(entry);
+            }
+            ++at;
+          });
+        });
+        is_wrong[static_cast<std::size_t>(i)] = !inside || at != end ? 1 : 0;
+      });
+  stripes.share({of_rows(is_wrong.data())});
+  std::int64_t const wrong = std::ranges::find(is_wrong, 1) - is_wrong.begin();
+  if (Ranks* const ranks = stripes.team().ranks; ranks != nullptr && wrong == n) {
+    std::vector<std::int64_t> edges = stripes.rows_of_ranks();
+    std::ranges::transform(edges, edges.begin(), begin_of);
+    ranks->exchange(std::array{shared_items(columns.data, columns.row_stride, edges), shared_items(values, edges)});
+  }
+  return wrong;
 }
 
 template <class T>
@@ -223,7 +231,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   std::partial_sum(total.values().begin(), total.values().end(), rows.begin());
   require_mass(rows.back());
   auto const row_of = [&](std::int64_t k) -> std::int64_t& { return pairs.data[k * pairs.row_stride]; };
-#pragma omp parallel for num_threads(most_threads_) schedule(static)
+#pragma omp parallel for num_threads(workers_.threads) schedule(static)
   for (std::int64_t k = 0; k < count; ++k)
     row_of(k) = first_above(rows.data(), n, sample_target(draw(seed, static_cast<std::uint64_t>(k)).row, rows.back()));
 
@@ -234,31 +242,39 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   for (std::int64_t k = 0; k < count; ++k)
     order[static_cast<std::size_t>(begin[static_cast<std::size_t>(row_of(k)) + 1]++)] = k;
 
-  std::vector<std::vector<double>> sums(static_cast<std::size_t>(most_threads_));
-  for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<T const> row, double) {
-    std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
-    std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
-    if (first == end) return;
-    // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
-    std::vector<double>& tiles = sums[static_cast<std::size_t>(thread)];
-    tiles.clear();
-    double sum = 0;
-    for (std::size_t j = 0; j < row.size(); ++j) {
-      sum += static_cast<double>(row[j]);
-      if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
-    }
-    for (std::size_t s = first; s < end; ++s) {
-      double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
-      std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
-      std::size_t const from = static_cast<std::size_t>(tile * kSampleTile);
-      int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
-      double const sum_before = tile > 0 ? tiles[static_cast<std::size_t>(tile - 1)] : 0.0;
-      int const column = column_above(columns, sum_before, target, [&](int c) {
-        return static_cast<double>(row[from + static_cast<std::size_t>(c)]);
+  std::vector<std::vector<double>> sums(static_cast<std::size_t>(workers_.threads));
+  std::vector<std::int64_t> column_of(order.size());
+  Stripes<T> const& stripes =
+      for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<T const> row, double) {
+        std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
+        std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
+        if (first == end) return;
+        // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
+        std::vector<double>& tiles = sums[static_cast<std::size_t>(thread)];
+        tiles.clear();
+        double sum = 0;
+        for (std::size_t j = 0; j < row.size(); ++j) {
+          sum += static_cast<double>(row[j]);
+          if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
+        }
+        for (std::size_t s = first; s < end; ++s) {
+          double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
+          std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
+          std::size_t const from = static_cast<std::size_t>(tile * kSampleTile);
+          int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
+          double const sum_before = tile > 0 ? tiles[static_cast<std::size_t>(tile - 1)] : 0.0;
+          int const column = column_above(columns, sum_before, target, [&](int c) {
+            return static_cast<double>(row[from + static_cast<std::size_t>(c)]);
+          });
+          column_of[s] = static_cast<std::int64_t>(from) + column;
+        }
       });
-      pairs.data[order[s] * pairs.row_stride + 1] = static_cast<std::int64_t>(from) + column;
-    }
-  });
+  if (Ranks* const ranks = stripes.team().ranks) {
+    std::vector<std::int64_t> edges = stripes.rows_of_ranks();
+    for (std::int64_t& edge : edges) edge = begin[static_cast<std::size_t>(edge)];
+    ranks->exchange(std::array{shared_items(column_of.data(), 1, edges)});
+  }
+  for (std::size_t s = 0; s < order.size(); ++s) pairs.data[order[s] * pairs.row_stride + 1] = column_of[s];
 }
 
 template <class T>
@@ -273,7 +289,7 @@ void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVecto
   auto const slope = [&](Side side, std::int64_t i) {
     return data_.potential(side)[i] - costs.norm(side)[static_cast<std::size_t>(i)];
   };
-  int const threads = useful_threads(most_threads_, values.size(), source.dimension() + 1);
+  int const threads = useful_threads(workers_.threads, values.size(), source.dimension() + 1);
   with_data(values, [&](auto* data) {
     using Out = std::remove_pointer_t<decltype(data)>;
 #pragma omp parallel for num_threads(threads) schedule(static)

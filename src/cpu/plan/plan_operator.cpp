@@ -59,15 +59,15 @@ void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale 
 
 template <class T>
 struct PlanOperator<T>::Products {
-  Products(PlanData<T> const& data, Side side, double eps, int threads, double cache_bytes)
-      : stripes(*data.costs, side, threads, cache_bytes),
+  Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes)
+      : stripes(*data.costs, side, team, cache_bytes),
         logits(data.costs->size(opposite(side))),
         lse(data.costs->size(side)),
         share_unit(data.costs->size(side)),
         marginal(data.costs->size(side)),
         bounds(static_cast<std::size_t>(padded_to_panel<T>(data.costs->size(side)))),
-        column_sums(data.costs->size(opposite(side)), threads),
-        total_weights(static_cast<std::size_t>(threads)) {
+        column_sums(data.costs->size(opposite(side)), team),
+        total_weights(static_cast<std::size_t>(team.size)) {
     logits.set(data, opposite(side), data.potential(opposite(side)), eps);
   }
 
@@ -92,16 +92,16 @@ struct PlanOperator<T>::Products {
   std::vector<double> bounds;  // lse without the offset of the logits, padded.
   bool is_bounded = false;     // Whether the kernels can use the bounds.
   ColumnSums<T> column_sums;
-  std::vector<double> total_weights;  // Of each thread's column sums.
+  std::vector<double> total_weights;  // Of the column sums of each thread of the team.
 };
 
 template <class T>
-PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, int threads, double cache_bytes)
+PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, Workers const& workers, double cache_bytes)
     : monge::PlanOperator(data.costs->size(Side::rows), data.costs->size(Side::columns)),
       data_(std::move(data)),
       vectors_(size(Side::rows), size(Side::columns)),
       eps_(eps),
-      most_threads_(threads),
+      workers_(workers),
       cache_bytes_(cache_bytes) {}
 
 template <class T>
@@ -111,8 +111,8 @@ template <class T>
 auto PlanOperator<T>::products(Side side) -> Products& {
   std::unique_ptr<Products>& products = products_[static_cast<int>(side)];
   if (!products) {
-    int const threads = useful_threads(most_threads_, size(Side::rows), size(Side::columns));
-    products = std::make_unique<Products>(data_, side, eps_, threads, cache_bytes_);
+    Team const team(workers_, size(Side::rows), size(Side::columns));
+    products = std::make_unique<Products>(data_, side, eps_, team, cache_bytes_);
     cache_bytes_ -= products->stripes.kept_bytes();
     if (transforms_[static_cast<int>(side)]) take_transform(side, *products);
   }
@@ -180,10 +180,11 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
 
 /// A pass over the rows of `side` with `beta`, or with the beta of the logits if null. The log-sum-exps are known when
 /// `consume` sees a row: the first pass finds them, a separate one if `beta` is given. Scores are kept from the second
-/// pass on: a plan that is there for a gradient makes only one.
+/// pass on: a plan that is there for a gradient makes only one. Returns the stripes, to share what `consume` has
+/// written.
 template <class T>
 template <class Consume>
-void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
+Stripes<T> const& PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
   Products& onto = beta == nullptr ? products(side) : measured(side);
   bool const measure = !onto.is_measured;
   PassOptions<T> const options{
@@ -193,16 +194,21 @@ void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Cons
                           if (measure) record(side, onto, work, first, count);
                           consume(thread, work, first, count);
                         });
-  if (measure) onto.finish();
+  if (measure) {
+    onto.stripes.share({of_rows(onto.lse.values().data()), of_rows(onto.share_unit.values().data()),
+                        of_rows(onto.marginal.values().data()), of_rows(onto.bounds.data())});
+    onto.finish();
+  }
+  return onto.stripes;
 }
 
 template <class T>
-void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& consume) {
+Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& consume) {
   Products& onto = measured(side);
   std::int64_t const columns = size(opposite(side)), padded = padded_to_panel<T>(columns);
   bool const logarithms = what == RowOf::logarithms;
   // beta_j or its logarithm; then one row for each thread.
-  T* const factors = values_.at_least((1 + onto.stripes.threads()) * padded);
+  T* const factors = values_.at_least((1 + onto.stripes.team().own) * padded);
   std::copy_n(onto.logits.beta.get(), padded, factors);
   if (logarithms) std::transform(factors, factors + padded, factors, [](T beta) { return std::log2(beta); });
   PassOptions<T> const options{.bounds = onto.is_bounded && !logarithms ? onto.bounds.data() : nullptr,
@@ -227,6 +233,7 @@ void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& con
           consume(thread, i, {row, static_cast<std::size_t>(columns)}, reference);
         }
       });
+  return onto.stripes;
 }
 
 template <class T>
@@ -234,7 +241,7 @@ void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
   for (Side const side : kSides) {
     MutableVectorView const out = side == Side::rows ? f : g;
     if (out.empty()) continue;
-    HostVector const potential = completed_potential(data_, side, eps_, most_threads_);
+    HostVector const potential = completed_potential(data_, side, eps_, workers_);
     std::span<double const> const shift = data_.costs->shift(side);
     write_vector(out, [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
   }
@@ -295,21 +302,26 @@ double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
   return unit;
 }
 
-/// Calls write(i, sum_j P_ij read(j)), or the same with shares, from the row sums of a pass with columns beta_j v_j.
+/// out_i = sum_j P_ij read(j), or the same with shares, from the row sums of a pass with columns beta_j v_j.
 template <class T>
-template <class Read, class Write>
-void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write) {
+template <class Read>
+void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& read, MutableMatrixView out) {
   Products& onto = products(side);
   double const unit = weigh(onto.logits, read);
-  for_each_stripe(side, weighed_.get(), false,
-                  [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-                    for (std::int64_t r = 0; r < count; ++r) {
-                      std::int64_t const i = first + r;
-                      double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
-                      std::size_t const row = static_cast<std::size_t>(r);
-                      write(i, total * unit * onto.scale(i, work.row_max[row]) * work.row_sum[row]);
-                    }
-                  });
+  with_data(out, [&](auto* data) {
+    using Out = std::remove_pointer_t<decltype(data)>;
+    for_each_stripe(side, weighed_.get(), false,
+                    [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                      for (std::int64_t r = 0; r < count; ++r) {
+                        std::int64_t const i = first + r;
+                        double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
+                        std::size_t const row = static_cast<std::size_t>(r);
+                        data[i * out.row_stride()] =
+                            static_cast<Out>(total * unit * onto.scale(i, work.row_max[row]) * work.row_sum[row]);
+                      }
+                    })
+        .share({of_rows(out)});
+  });
 }
 
 /// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. Ignores V at points of zero weight.
@@ -331,7 +343,7 @@ void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, 
     units[p] = unit_near(units[p]);
     factors[p] = 1 / units[p];
   }
-#pragma omp parallel for num_threads(onto.stripes.threads()) schedule(static)
+#pragma omp parallel for num_threads(onto.stripes.team().own) schedule(static)
   for (std::int64_t j = 0; j < size; ++j) {
     if (beta[j] == 0) continue;
     double const weight = static_cast<double>(beta[j]);
@@ -352,39 +364,36 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
   T const* const values = values_.get();
   double const* const units = units_.get();
   std::int64_t const room = onto.stripes.height() * layout.stride();
-  double* const sums = sums_.at_least(onto.stripes.threads() * room);
+  double* const sums = sums_.at_least(onto.stripes.team().own * room);
   if (hadamard != nullptr) onto.stripes.reserve_scratch(hadamard->left.dimension);
-  for_each_stripe(
-      side, nullptr, true, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-        if (hadamard != nullptr) multiply_by_products(work.args, hadamard->left, hadamard->right);
-        average_rows(work.args, layout, values, sums + thread * room);
-        with_data(out, [&](auto* data) {
-          using Out = std::remove_pointer_t<decltype(data)>;
-          for (std::int64_t r = 0; r < count; ++r) {
-            std::int64_t const i = first + r;
-            double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
-            double const scale =
-                onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) * (hadamard != nullptr ? hadamard->unit : 1.0);
-            double const* const sum = sums + thread * room + r * layout.stride();
-            for (std::int64_t p = 0; p < width; ++p) {
-              double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
-              data[i * out.row_stride() + p] = static_cast<Out>(total * mean);
-            }
-          }
-        });
-      });
+  for_each_stripe(side, nullptr, true,
+                  [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                    if (hadamard != nullptr) multiply_by_products(work.args, hadamard->left, hadamard->right);
+                    average_rows(work.args, layout, values, sums + thread * room);
+                    with_data(out, [&](auto* data) {
+                      using Out = std::remove_pointer_t<decltype(data)>;
+                      for (std::int64_t r = 0; r < count; ++r) {
+                        std::int64_t const i = first + r;
+                        double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
+                        double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) *
+                                             (hadamard != nullptr ? hadamard->unit : 1.0);
+                        double const* const sum = sums + thread * room + r * layout.stride();
+                        for (std::int64_t p = 0; p < width; ++p) {
+                          double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
+                          data[i * out.row_stride() + p] = static_cast<Out>(total * mean);
+                        }
+                      }
+                    });
+                  })
+      .share({of_rows(out)});
 }
 
 template <class T>
 void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
   with_data(v, [&](auto const* data) {
     if (v.columns() == 1) {
-      with_data(out, [&](auto* result) {
-        using Out = std::remove_pointer_t<decltype(result)>;
-        multiply_vector(
-            side, scaling, [&](std::int64_t j) -> double { return data[j * v.row_stride()]; },
-            [&](std::int64_t i, double value) { result[i * out.row_stride()] = static_cast<Out>(value); });
-      });
+      multiply_vector(
+          side, scaling, [&](std::int64_t j) -> double { return data[j * v.row_stride()]; }, out);
     } else {
       multiply_matrix(
           side, scaling, v.columns(),
@@ -418,16 +427,16 @@ double PlanOperator<T>::label_cost() {
   if (labels == nullptr) return 0;
   std::vector<std::int64_t> const &x = labels->of[0], &y = labels->of[1];
   HostVector const& total = on_host(marginal(Side::rows));
-  HostVector of_rows(size(Side::rows));
+  HostVector label_costs(size(Side::rows));
   for_each_row(Side::rows, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
     double const* const cost = labels->costs->cost.data() + x[static_cast<std::size_t>(i)] * labels->costs->columns;
     double const origin = cost[0];  // A common offset of the costs would make the rounding of the shares count.
     double mean = 0;
     for (std::size_t j = 0; j < row.size(); ++j) mean += static_cast<double>(row[j]) * (cost[y[j]] - origin);
-    of_rows[i] = total[i] * (origin + mean);
-  });
+    label_costs[i] = total[i] * (origin + mean);
+  }).share({of_rows(label_costs.values().data())});
   CompensatedSum sum;
-  for (double const cost : of_rows.values()) sum.add(cost);
+  for (double const cost : label_costs.values()) sum.add(cost);
   return sum.value();
 }
 
@@ -521,8 +530,10 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
                     double const size = unit_near(largest);
                     for (std::int64_t r = 0; r < count; ++r) column_weight[r] /= size;
                     add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
-                    onto.total_weights[static_cast<std::size_t>(thread)] += total + (total > 0 ? size : 0);
-                  });
+                    onto.total_weights[static_cast<std::size_t>(onto.stripes.team().first + thread)] +=
+                        total + (total > 0 ? size : 0);
+                  })
+      .share({of_threads(onto.total_weights), onto.column_sums.of_ranks()});
   double const* const sums = onto.column_sums.join();
   double const total = std::accumulate(onto.total_weights.begin(), onto.total_weights.end(), 0.0);
   bool lost = false;
@@ -550,7 +561,7 @@ std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(double per_row
 
 template <class T>
 std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at_eps(double eps) const {
-  return std::make_unique<PlanOperator>(data_, eps, most_threads_, 0);
+  return std::make_unique<PlanOperator>(data_, eps, workers_, 0);
 }
 
 template <class T>
@@ -565,7 +576,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   // points is rare.
   std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
   for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
-  return std::make_unique<PlanOperator>(std::move(moved), eps_, most_threads_, 0);
+  return std::make_unique<PlanOperator>(std::move(moved), eps_, workers_, 0);
 }
 
 template class PlanOperator<float>;

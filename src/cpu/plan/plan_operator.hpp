@@ -15,7 +15,7 @@ namespace monge::cpu {
 template <class T>
 class PlanOperator final : public monge::PlanOperator {
  public:
-  PlanOperator(PlanData<T> data, double eps, int threads, double cache_bytes);
+  PlanOperator(PlanData<T> data, double eps, Workers const& workers, double cache_bytes);
   ~PlanOperator() override;
 
   VectorOperations const& vectors() const override { return vectors_; }
@@ -61,18 +61,18 @@ class PlanOperator final : public monge::PlanOperator {
   double marginal_from(Side side, std::int64_t i, double lse) const;
   void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
   template <class Consume>
-  void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
+  Stripes<T> const& for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
   /// A row holds w_ij; or log2 w_ij + reference, with minus infinity at forbidden pairs.
   enum class RowOf { shares, logarithms };
-  /// Each thread calls it with its rows in order. A row is valid during the call only.
+  /// Each thread calls it with its rows in order. A row is valid during the call only. This rank sees its own rows.
   using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
-  void for_each_row(Side side, RowOf what, RowConsumer const& consume);
+  Stripes<T> const& for_each_row(Side side, RowOf what, RowConsumer const& consume);
   template <class Read>
   double weigh(Logits<T> const& logits, Read const& read);
   template <class Read>
   void weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read);
-  template <class Read, class Write>
-  void multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write);
+  template <class Read>
+  void multiply_vector(Side side, Scaling scaling, Read const& read, MutableMatrixView out);
   template <class Read>
   void multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read, double const* origin,
                        Hadamard const* hadamard, MutableMatrixView out);
@@ -80,7 +80,7 @@ class PlanOperator final : public monge::PlanOperator {
   PlanData<T> data_;
   HostVectorOperations vectors_;
   double eps_;
-  int most_threads_;
+  Workers workers_;
   double cache_bytes_;  // Not yet taken by a side.
   std::unique_ptr<Products> products_[2];
   std::unique_ptr<HostVector> transforms_[2];  // From set_transforms().

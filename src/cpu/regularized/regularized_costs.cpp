@@ -47,7 +47,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
                                          .l1_weights = l1_weights.get(),
                                          .l1 = terms_.l1,
                                          .of_weighted = true},
-                                        threads);
+                                        Workers{threads});
   if (!found.is_valid) throw_first_bad(std::get<CostMatrix>(input.geometry), terms_.l1_weights, terms_.mask);
   take(found);
   lines_.mask = mask;
