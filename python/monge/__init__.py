@@ -43,6 +43,7 @@ from ._core import (
     devices,
 )
 from ._core import version as _version
+from ._distributed import distributed
 from ._divergence import (
     DivergenceResult,
     c_transform,
@@ -107,6 +108,7 @@ __all__ = [
     "component_versions",
     "cuda_unavailable_reason",
     "devices",
+    "distributed",
     "emd",
     "emd2",
     "empirical_sinkhorn",

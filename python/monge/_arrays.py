@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core
+from . import _core, _distributed
 from ._names import MOST, shown, whole
 
 Array = Any
@@ -483,6 +483,13 @@ class Place:
 
     def session(self, threads: int | None) -> _core.Session:
         """A context of the library on this device; on CUDA it uses the framework's current stream."""
+        shared = _distributed.session()
+        if shared is not None:
+            if self.cuda_index is not None:
+                raise ValueError(f"device: is cuda:{self.cuda_index}; must be the CPU within monge.distributed")
+            if threads is not None:
+                raise ValueError(f"n_threads: is {threads}; must be given to monge.distributed")
+            return shared
         if self.cuda_index is None:
             return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, MOST))
         return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index), *self.framework.allocator())

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <monge/error.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,48 @@ DeviceAllocator allocator_of(nb::object allocate, nb::object release) {
           [functions](void* memory, std::size_t, void*) { functions->release(memory); }};
 }
 
+/// A function of Python as Communicator::all_gather: it gets the bytes of this rank, the memory for those of all, and
+/// the sizes. Other threads run Python while the library works, so the lock is taken here.
+class PythonGather {
+ public:
+  explicit PythonGather(nb::object gather) : gather_(std::move(gather)) {}
+  PythonGather(PythonGather const&) = delete;
+  ~PythonGather() {
+    nb::gil_scoped_acquire const lock;
+    gather_.reset();
+  }
+
+  void operator()(int rank, void const* mine, void* all, std::span<std::size_t const> bytes_of) const {
+    nb::gil_scoped_acquire const lock;
+    nb::list sizes;
+    std::size_t total = 0;
+    for (std::size_t const bytes : bytes_of) {
+      sizes.append(bytes);
+      total += bytes;
+    }
+    auto const view = [](void* memory, std::size_t bytes, int access) {
+      static char none;  // A view needs an address.
+      return nb::steal(PyMemoryView_FromMemory(bytes > 0 ? static_cast<char*>(memory) : &none,
+                                               static_cast<Py_ssize_t>(bytes), access));
+    };
+    gather_(view(const_cast<void*>(mine), bytes_of[static_cast<std::size_t>(rank)], PyBUF_READ),
+            view(all, total, PyBUF_WRITE), sizes);
+  }
+
+ private:
+  nb::object gather_;
+};
+
+std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_gather, int threads) {
+  auto const gather = std::make_shared<PythonGather>(std::move(all_gather));
+  Communicator communicator{rank, size,
+                            [gather, rank](void const* mine, void* all, std::span<std::size_t const> bytes_of) {
+                              (*gather)(rank, mine, all, bytes_of);
+                            }};
+  nb::gil_scoped_release const released;  // It waits for the other ranks.
+  return std::make_shared<Session>(Context::distributed(std::move(communicator), threads));
+}
+
 }  // namespace
 
 void bind_session(nb::module_& module) {
@@ -62,6 +105,8 @@ void bind_session(nb::module_& module) {
       .def_prop_ro("device", [](Session const& session) { return to_string(session.device()); });
   module.def(
       "cpu_session", [](int threads) { return std::make_shared<Session>(Context::cpu(threads)); }, nb::arg("threads"));
+  module.def("distributed_session", &distributed_session, nb::arg("rank"), nb::arg("size"), nb::arg("all_gather"),
+             nb::arg("threads"));
   module.def(
       "cuda_session",
       [](int index, std::uintptr_t stream, nb::object allocate, nb::object release) {

@@ -1,0 +1,103 @@
+"""Ranks that are threads of this process: a communicator of the caller's own."""
+
+import threading
+
+import monge
+import numpy as np
+import pytest
+
+
+class Meeting:
+    """Communicators of ranks that meet at a barrier."""
+
+    def __init__(self, size):
+        self.size = size
+        self.posted = [b""] * size
+        self.barrier = threading.Barrier(size, timeout=20)
+        self.messages = 0
+
+    def communicator(self, rank):
+        meeting = self
+
+        class Communicator:
+            size = meeting.size
+
+            @staticmethod
+            def all_gather(mine, every, sizes):
+                meeting.posted[rank] = bytes(mine)
+                meeting.barrier.wait()
+                assert [len(part) for part in meeting.posted] == list(sizes)
+                every[:] = b"".join(meeting.posted)
+                meeting.messages += rank == 0
+                meeting.barrier.wait()
+
+        Communicator.rank = rank
+        return Communicator
+
+
+def on_ranks(meeting, work, n_threads=1):
+    """work(rank) in a thread each; the results, or the exceptions."""
+    results = [None] * meeting.size
+
+    def run(rank):
+        try:
+            with monge.distributed(meeting.communicator(rank), n_threads=n_threads):
+                results[rank] = work(rank)
+        except Exception as error:
+            results[rank] = error
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(meeting.size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+@pytest.fixture
+def clouds():
+    random = np.random.default_rng(5)
+    return random.normal(size=(905, 3)), random.normal(size=(801, 3)) + 0.5
+
+
+def test_ranks_have_the_bits_of_one_process(clouds):
+    meeting = Meeting(3)
+
+    def solve(n_threads=None):
+        result = monge.solve_sample(*clouds, reg=0.5, n_threads=n_threads)
+        return result.potential_a, result.potential_b, result.report.ranks
+
+    results = on_ranks(meeting, lambda rank: solve())
+    alone = solve(n_threads=3)
+    for result in results:
+        for ours, expected in zip(result[:2], alone[:2], strict=True):
+            np.testing.assert_array_equal(ours, expected)
+        assert result[2] == 3
+    assert alone[2] == 1
+    assert meeting.messages > 20
+
+
+def test_other_arguments_end_the_call_on_all_ranks(clouds):
+    x, y = clouds
+    results = on_ranks(Meeting(2), lambda rank: monge.solve_sample(x + rank, y, reg=0.5))
+    for error in results:
+        assert isinstance(error, ValueError)
+        assert str(error).endswith("rank 1 has another value than rank 0; must be equal on all ranks")
+
+
+def test_exception_of_a_callback_is_that_of_its_rank(clouds):
+    def solve(rank):
+        def progress(state):
+            if rank == 1:
+                raise OSError("the disk is full")
+
+        return monge.solve_sample(*clouds, reg=0.5, progress=progress)
+
+    results = on_ranks(Meeting(2), solve)
+    assert results[0].status == "converged"
+    assert isinstance(results[1], OSError)
+
+
+def test_arguments_that_ranks_refuse(clouds):
+    refused = on_ranks(Meeting(2), lambda rank: monge.solve_sample(*clouds, reg=0.5, n_threads=2))
+    assert all("n_threads: is 2; must be given to monge.distributed" in str(error) for error in refused)
