@@ -18,7 +18,8 @@
 namespace monge::cli {
 namespace {
 
-int rank = 0, size = 1;
+int rank = 0;
+[[maybe_unused]] int size = 1;  // Without MPI nothing asks for it.
 std::FILE* errors = stderr;
 
 /// From the environment that Open MPI and MPICH give to their processes.
