@@ -37,9 +37,10 @@ def _transport_operator(
     """Values (B), plans (B, n, m), u (B, n) and v (B, m)."""
     batch, n, m = cost.shape
     problems = [matrix_problem(cost[k], *(None if w is None else w[k] for w in (a, b))) for k in range(batch)]
-    regularizer = Regularizer.read(
-        groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask, **from_text(weights)
-    )
+    arrays = {"groups": groups, "group_weights": group_weights, "l1_weights": l1_weights, "mask": mask}
+    # Those that need gradients are refused by the backward.
+    detached = {name: None if v is None else v.detach() for name, v in arrays.items()}
+    regularizer = Regularizer.read(**detached, **from_text(weights))
     results = run_each(problems, [regularizer] * batch, from_text(options))
     plan, u, v = cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
     for k, result in enumerate(results):
