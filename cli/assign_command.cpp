@@ -71,7 +71,8 @@ void print_summary(AssignRun const& run, DeviceChoice const& device, std::string
   print_line("device", device_text(device));
   print_line("status", run.status());
   if (run.infeasible + run.invalid > 0)
-    print_line("", fmt::format("{} infeasible, {} invalid; status.npy has them", run.infeasible, run.invalid));
+    print_line("", fmt::format("{} infeasible, {} invalid{}", run.infeasible, run.invalid,
+                               run.problems == 1 ? "" : "; status.npy has them"));
   print_line("value", value_text(run.value));
   print_line("seconds", fmt::format("{:.3f} (read {:.3f}, assign {:.3f})", run.read_seconds + run.assign_seconds,
                                     run.read_seconds, run.assign_seconds));

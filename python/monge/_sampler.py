@@ -41,8 +41,8 @@ class OTPlanSampler:
             mass.
         reg_m: The penalty of both marginals for "unbalanced", in units of the cost.
         normalize_cost: Whether the costs are divided by the largest, so that `reg` and `reg_m` have no units.
-        warn: Whether a solve that ends short makes a :class:`ConvergenceWarning`.
         num_threads: Threads on the CPU; "max" takes all cores.
+        warn: Whether a solve that ends short makes a :class:`ConvergenceWarning`.
         mass: The share of the mass that "partial" transports, in (0, 1]. torchcfm's "partial" transports all, with an
             entropy.
 
@@ -64,8 +64,8 @@ class OTPlanSampler:
         reg: float = 0.05,
         reg_m: float = 1.0,
         normalize_cost: bool = False,
-        warn: bool = True,
         num_threads: int | str = 1,
+        warn: bool = True,
         mass: float = 1.0,
     ) -> None:
         if method not in _METHODS:

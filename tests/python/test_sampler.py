@@ -1,5 +1,7 @@
 """Pairs of mini-batches from plans, with torchcfm's arguments."""
 
+import inspect
+
 import numpy as np
 import ot
 import pytest
@@ -131,3 +133,8 @@ def test_warnings_are_as_asked(rng, monkeypatch):
         monge.OTPlanSampler("sinkhorn", 1e-2).sample_plan(x0, x1)
     assert caught[0].filename == __file__
     monge.OTPlanSampler("sinkhorn", 1e-2, warn=False).sample_plan(x0, x1)
+
+
+def test_arguments_have_the_order_of_torchcfm() -> None:
+    names = list(inspect.signature(monge.OTPlanSampler).parameters)
+    assert names[:6] == ["method", "reg", "reg_m", "normalize_cost", "num_threads", "warn"]
