@@ -592,10 +592,14 @@ class ExactSolve {
         if (!simplex_.is_closed_column(j)) line.push_back({static_cast<std::int32_t>(i), j, 0});
       }
       line = priced(std::move(line));
+      // Ties are broken in another order for each row, so that rows of equal costs open different columns.
+      auto const turned = [&](std::int64_t j) { return (j + (m_ - i % m_) * kOffered) % m_; };
       std::size_t const count = std::min(line.size(), at(kOffered));
-      std::partial_sort(
-          line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count), line.end(),
-          [&](Arc const& x, Arc const& y) { return x.cost - v[at(x.column)] < y.cost - v[at(y.column)]; });
+      std::partial_sort(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count), line.end(),
+                        [&](Arc const& x, Arc const& y) {
+                          double const a = x.cost - v[at(x.column)], b = y.cost - v[at(y.column)];
+                          return a != b ? a < b : turned(x.column) < turned(y.column);
+                        });
       ways.insert(ways.end(), line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count));
     }
     for (std::int32_t j = 0; j < m_; ++j) demand += simplex_.is_closed_column(j) ? marginals_.b[at(j)] : 0;

@@ -276,6 +276,18 @@ TEST(Exact, SolvesLatticesAndDuplicates) {
   }
 }
 
+// Equal costs have no nearest columns. Each row and column has 12 candidates, and each row is offered 16 more, once.
+TEST(Exact, EqualPointsNeedFewCandidates) {
+  std::int64_t const n = 800;
+  Problem problem;
+  problem.x = problem.y = Stored(std::vector<double>(2 * n, 1.0), n, 2);
+  problem.a.assign(n, 1.0 / static_cast<double>(n));
+  problem.b = problem.a;
+  ExactPlan const plan = solve(problem);
+  expect_proof(problem, plan);
+  EXPECT_LE(plan.report.candidates, (12 + 12 + 16) * n);
+}
+
 TEST(Exact, EqualSizesWithUniformWeightsGiveAPermutation) {
   for (std::int64_t const n : {2, 60, 365}) {
     Problem const problem = make_problem({.n = n, .m = n, .d = 2});
