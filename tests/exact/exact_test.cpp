@@ -278,7 +278,7 @@ TEST(Exact, SolvesLatticesAndDuplicates) {
 
 // Equal costs have no nearest columns. Each row and column has 12 candidates, and each row is offered 16 more, once.
 TEST(Exact, EqualPointsNeedFewCandidates) {
-  std::int64_t const n = 800;
+  std::int64_t const n = 1024;  // Weights sum to 1 without rounding.
   Problem problem;
   problem.x = problem.y = Stored(std::vector<double>(2 * n, 1.0), n, 2);
   problem.a.assign(n, 1.0 / static_cast<double>(n));
