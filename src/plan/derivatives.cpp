@@ -24,6 +24,22 @@ void validate_linear_options(LinearOptions const& options) {
   check("iterations", at_least(0), options.iterations);
 }
 
+/// in_step() for a call on a plan that solves a linear system.
+template <class Body>
+LinearReport solved_in_step(Plan::State const& state, char const* call, NamedInputs inputs,
+                            LinearOptions const& options, Body const& body) {
+  auto const describe = [&](Digests& digests) {
+    add(digests, inputs);
+    digests.add("tolerance", options.tolerance);
+    digests.add("damping", options.damping);
+    digests.add("iterations", options.iterations);
+  };
+  return in_step(state.context, call, describe, [&] {
+    validate_linear_options(options);
+    return body();
+  });
+}
+
 void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
   state.plan->point_form();  // Throws where there are no derivatives by points.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
@@ -123,106 +139,75 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
 
 LinearReport Plan::hessian_product(PointViews const& v, MutablePointViews const& out,
                                    LinearOptions const& options) const {
-  return in_step(*state_, "Plan::hessian_product",
-                 {{"v.x", v.x},
-                  {"v.y", v.y},
-                  {"tolerance", options.tolerance},
-                  {"damping", options.damping},
-                  {"iterations", static_cast<double>(options.iterations)}},
-                 [&] {
-                   validate_linear_options(options);
-                   Views const views(*state_);
-                   VectorPair direction, result;
-                   direction[Side::rows] = views.points("v.x", Side::rows, v.x);
-                   direction[Side::columns] = views.points("v.y", Side::columns, v.y);
-                   result[Side::rows] = views.for_points("out.x", Side::rows, out.x);
-                   result[Side::columns] = views.for_points("out.y", Side::columns, out.y);
-                   LinearReport const report =
-                       state_->derivatives().hessian_product(std::move(direction), result, options);
-                   views.write(result[Side::rows].get(), out.x);
-                   views.write(result[Side::columns].get(), out.y);
-                   return report;
-                 });
+  return solved_in_step(*state_, "Plan::hessian_product", {{"v.x", v.x}, {"v.y", v.y}}, options, [&] {
+    Views const views(*state_);
+    VectorPair direction, result;
+    direction[Side::rows] = views.points("v.x", Side::rows, v.x);
+    direction[Side::columns] = views.points("v.y", Side::columns, v.y);
+    result[Side::rows] = views.for_points("out.x", Side::rows, out.x);
+    result[Side::columns] = views.for_points("out.y", Side::columns, out.y);
+    LinearReport const report = state_->derivatives().hessian_product(std::move(direction), result, options);
+    views.write(result[Side::rows].get(), out.x);
+    views.write(result[Side::columns].get(), out.y);
+    return report;
+  });
 }
 
 LinearReport Plan::inverse_hessian_product(MatrixView v, MutableMatrixView out, double shift,
                                            LinearOptions const& options) const {
-  return in_step(
-      *state_, "Plan::inverse_hessian_product",
-      {{"v", v},
-       {"shift", shift},
-       {"tolerance", options.tolerance},
-       {"damping", options.damping},
-       {"iterations", static_cast<double>(options.iterations)}},
-      [&] {
-        validate_linear_options(options);
-        check("shift", kFinite, shift);
-        Views const views(*state_);
-        validate_points(*state_, "v", Side::rows, v);
-        validate_points(*state_, "out", Side::rows, out);
-        std::unique_ptr<Vector> const right = views.points("v", Side::rows, v), result = views.make_points(Side::rows);
-        LinearReport const report = state_->derivatives().inverse_hessian_product(*right, *result, shift, options);
-        views.write(result.get(), out);
-        return report;
-      });
+  return solved_in_step(*state_, "Plan::inverse_hessian_product", {{"v", v}, {"shift", shift}}, options, [&] {
+    check("shift", kFinite, shift);
+    Views const views(*state_);
+    validate_points(*state_, "v", Side::rows, v);
+    validate_points(*state_, "out", Side::rows, out);
+    std::unique_ptr<Vector> const right = views.points("v", Side::rows, v), result = views.make_points(Side::rows);
+    LinearReport const report = state_->derivatives().inverse_hessian_product(*right, *result, shift, options);
+    views.write(result.get(), out);
+    return report;
+  });
 }
 
 LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
                                        LinearOptions const& options) const {
-  return in_step(
-      *state_, "Plan::potential_gradients",
-      {{"of_f", of_f},
-       {"of_g", of_g},
-       {"tolerance", options.tolerance},
-       {"damping", options.damping},
-       {"iterations", static_cast<double>(options.iterations)}},
-      [&] {
-        validate_linear_options(options);
-        Views const views(*state_);
-        PlanOperator& plan = *state_->plan;
-        VectorPair right;
-        for (Side const side : kSides) {
-          VectorView const view = side == Side::rows ? of_f : of_g;
-          right[side] = plan.vectors().make(side);
-          if (!is_given(view)) continue;
-          validate_vector(side == Side::rows ? "of_f" : "of_g", view, plan.size(side), state_->context.device());
-          plan.vectors().read(view, *right[side]);
-        }
-        GradientVectors const result = views.for_gradients(out);
-        LinearReport const report =
-            state_->derivatives().potential_gradients(std::move(right), result.points, result.weights, options);
-        write_gradients(plan.vectors(), result, out);
-        return report;
-      });
+  return solved_in_step(*state_, "Plan::potential_gradients", {{"of_f", of_f}, {"of_g", of_g}}, options, [&] {
+    Views const views(*state_);
+    PlanOperator& plan = *state_->plan;
+    VectorPair right;
+    for (Side const side : kSides) {
+      VectorView const view = side == Side::rows ? of_f : of_g;
+      right[side] = plan.vectors().make(side);
+      if (!is_given(view)) continue;
+      validate_vector(side == Side::rows ? "of_f" : "of_g", view, plan.size(side), state_->context.device());
+      plan.vectors().read(view, *right[side]);
+    }
+    GradientVectors const result = views.for_gradients(out);
+    LinearReport const report =
+        state_->derivatives().potential_gradients(std::move(right), result.points, result.weights, options);
+    write_gradients(plan.vectors(), result, out);
+    return report;
+  });
 }
 
 LinearReport Plan::product_gradients(MatrixView u, MatrixView v, GradientViews const& out,
                                      LinearOptions const& options) const {
-  return in_step(*state_, "Plan::product_gradients",
-                 {{"u", u},
-                  {"v", v},
-                  {"tolerance", options.tolerance},
-                  {"damping", options.damping},
-                  {"iterations", static_cast<double>(options.iterations)}},
-                 [&] {
-                   validate_linear_options(options);
-                   Views const views(*state_);
-                   PlanOperator& plan = *state_->plan;
-                   Device const device = state_->context.device();
-                   require(u.columns() > 0, "u: has 0 columns; must have at least 1, and v as many");
-                   validate_matrix("u", u, rows(), u.columns(), device);
-                   validate_matrix("v", v, columns(), u.columns(), device);
-                   VectorPair factors;
-                   for (Side const side : kSides) {
-                     factors[side] = plan.vectors().make(side, u.columns());
-                     plan.vectors().read(side == Side::rows ? u : v, *factors[side]);
-                   }
-                   GradientVectors const result = views.for_gradients(out);
-                   LinearReport const report = state_->derivatives().product_gradients(
-                       std::move(factors), result.points, result.weights, options);
-                   write_gradients(plan.vectors(), result, out);
-                   return report;
-                 });
+  return solved_in_step(*state_, "Plan::product_gradients", {{"u", u}, {"v", v}}, options, [&] {
+    Views const views(*state_);
+    PlanOperator& plan = *state_->plan;
+    Device const device = state_->context.device();
+    require(u.columns() > 0, "u: has 0 columns; must have at least 1, and v as many");
+    validate_matrix("u", u, rows(), u.columns(), device);
+    validate_matrix("v", v, columns(), u.columns(), device);
+    VectorPair factors;
+    for (Side const side : kSides) {
+      factors[side] = plan.vectors().make(side, u.columns());
+      plan.vectors().read(side == Side::rows ? u : v, *factors[side]);
+    }
+    GradientVectors const result = views.for_gradients(out);
+    LinearReport const report =
+        state_->derivatives().product_gradients(std::move(factors), result.points, result.weights, options);
+    write_gradients(plan.vectors(), result, out);
+    return report;
+  });
 }
 
 void Plan::dense(MutableMatrixView out) const {

@@ -32,15 +32,19 @@ struct Plan::State {
   PlanDerivatives& derivatives();
 };
 
-/// in_step() for a call on a plan, with these arguments.
+/// The arguments of a call on a plan.
 using NamedInput = std::pair<char const*, std::variant<MatrixView, VectorView, double>>;
+using NamedInputs = std::initializer_list<NamedInput>;
+inline void add(Digests& digests, NamedInputs inputs) {
+  for (auto const& [name, value] : inputs)
+    std::visit([&, field = name](auto const& of) { digests.add(field, of); }, value);
+}
+
+/// in_step() for a call on a plan.
 template <class Body>
-auto in_step(Plan::State const& state, char const* call, std::initializer_list<NamedInput> inputs, Body const& body) {
-  auto const describe = [&](Digests& digests) {
-    for (auto const& [name, value] : inputs)
-      std::visit([&, field = name](auto const& of) { digests.add(field, of); }, value);
-  };
-  return in_step(state.context, call, describe, body);
+auto in_step(Plan::State const& state, char const* call, NamedInputs inputs, Body const& body) {
+  return in_step(
+      state.context, call, [&](Digests& digests) { add(digests, inputs); }, body);
 }
 
 /// The results of Plan::gradients(): a vector for each view that is given.
