@@ -37,10 +37,10 @@ struct CudaOptions {
 struct Communicator {
   int rank = 0;
   int size = 1;
-  /// Gathers bytes_of[r] bytes of each rank r in `all`, in the order of the ranks, on every rank; `mine` are those of
-  /// this rank. Ranks call it the same number of times with equal bytes_of, on the threads that use the context. Its
-  /// exceptions reach the caller of the library and leave the context unusable. It should throw after a time in which
-  /// not all ranks came.
+  /// Sends the bytes_of[rank] bytes at `mine` to all ranks. On return `all` has the bytes of all ranks, in the order of
+  /// the ranks. All ranks call the function equally often, with equal bytes_of, on the threads that use the context.
+  /// Exceptions of the function reach the caller of the library and leave the context unusable. The function should
+  /// throw if some rank has not called it within a time limit.
   std::function<void(void const* mine, void* all, std::span<std::size_t const> bytes_of)> all_gather = {};
 };
 
@@ -51,8 +51,9 @@ class Context {
   static Context cpu(int threads = 0);
   /// The CPUs of all ranks, `threads` threads each as in cpu(). Every rank makes the context, and then the same calls
   /// with equal inputs and options, and gets the same results, with equal bits. A rank that has other inputs, is in
-  /// another call or leaves a call by an exception ends this call on all ranks with one error; a rank that makes no
-  /// call at all ends it by the time limit of the communicator. The answer of a callback is that of rank 0.
+  /// another call or leaves a call by an exception ends this call on all ranks with one error. If a rank makes no call,
+  /// the call of the other ranks ends at the time limit of the communicator. The answer of a callback on rank 0 counts
+  /// on all ranks.
   /// docs/scale.md says which work the ranks share. Throws invalid_argument where ranks differ in threads, version or
   /// instruction set.
   static Context distributed(Communicator communicator, int threads = 0);

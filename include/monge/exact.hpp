@@ -21,9 +21,11 @@ namespace monge {
 /// How an exact solve ended.
 enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
-  precision_limit,  ///< The same, but the gap is more than a millionth of the cost of the plan: the tolerance is a
-                    ///< share of costs that are far larger. The gap bounds what the plan lacks.
-  round_limit,      ///< `rounds` passes did not prove it. The plan has its marginals, and the gap bounds what it lacks.
+  precision_limit,  ///< The pass found no better pair, but the gap exceeds a millionth of the cost of the plan: the
+                    ///< tolerance is relative to the largest cost. The plan costs at most the gap more than the
+                    ///< optimum.
+  round_limit,      ///< `rounds` passes did not prove the plan optimal. It has the given marginals, and costs at most
+                    ///< the gap more than the optimum.
   stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the dual value is a bound.
 };
 constexpr auto names_of(ExactStatus) {

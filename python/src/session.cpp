@@ -56,8 +56,9 @@ DeviceAllocator allocator_of(nb::object allocate, nb::object release) {
           [functions](void* memory, std::size_t, void*) { functions->release(memory); }};
 }
 
-/// A function of Python as Communicator::all_gather: it gets the bytes of this rank, the memory for those of all, and
-/// the sizes. Other threads run Python while the library works, so the lock is taken here.
+/// Communicator::all_gather by a Python function. The arguments of the function are the bytes of this rank, the memory
+/// for the bytes of all ranks, and the number of bytes of each rank. The library runs without the interpreter's lock,
+/// so the lock is taken here.
 class PythonGather {
  public:
   explicit PythonGather(nb::object gather) : gather_(std::move(gather)) {}

@@ -21,8 +21,8 @@
 
 namespace monge {
 
-/// The inputs of a call: names and hash values.
-/// Values of equal names are joined, so a batch has as many digests as one problem.
+/// The names and hash values of the inputs of a call. Inputs of equal names share one hash value, so a batch has as
+/// many values as one problem.
 class Digests {
  public:
   void add(char const* field, std::uint64_t bits);
@@ -46,7 +46,8 @@ class Digests {
   std::vector<std::uint64_t> values;
 };
 
-/// Items of an array. Rank r has made items [edges[r], edges[r + 1]); an exchange fills in those of the other ranks.
+/// An array of which rank r has computed the items from edges[r] to edges[r + 1] - 1. An exchange copies these items to
+/// the other ranks.
 struct SharedItems {
   std::byte* data;
   std::size_t stride, bytes;  // From item to item, and of an item.
@@ -125,7 +126,8 @@ auto in_step(Context const& context, char const* call, Describe const& describe,
   return ranks->run(call, digests, body);
 }
 
-/// A callback whose answer is that of rank 0. It is given on all ranks or on none.
+/// A callback that calls `answer` on every rank and returns the answer of rank 0. Either all ranks or no rank must have
+/// a callback.
 template <class... Args>
 std::function<bool(Args...)> agreed(Context const& context, std::function<bool(Args...)> answer) {
   Ranks* const ranks = ranks_of(context);

@@ -24,8 +24,9 @@ struct Workers {
   int total() const { return threads * (ranks ? ranks->size() : 1); }
 };
 
-/// The threads that share a pass, those of all ranks numbered in order. Where the threads of one rank suffice, each
-/// rank does all the work by itself, with the same bits and without a message.
+/// The threads that share a pass. Threads are numbered from 0 on rank 0, then on rank 1, and so on. If the pass keeps
+/// at most as many threads busy as one rank has, each rank does all the work by itself, with the same bits and without
+/// a message.
 struct Team {
   Team(Workers const& workers, std::int64_t n, std::int64_t m)
       : size(useful_threads(workers.total(), n, m)),

@@ -29,11 +29,12 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
                                 SolveOptions const& options);
 
-/// The precision that a solve starts in.
-/// Options as an input of a call in step, and with the callback's answers of rank 0.
+/// Adds the options to the inputs of a call in step.
 void add(Digests& inputs, SolveOptions const& options);
+/// The options with a callback that returns the answer of rank 0.
 SolveOptions agreed(Context const& context, SolveOptions options);
 
+/// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);
 
 /// The options of a solve's first operator.

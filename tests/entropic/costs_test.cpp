@@ -186,8 +186,8 @@ TEST_P(LabelClasses, may_be_any_number) {
         Potentials const potentials = potentials_of(plan);
         expect_report_matches(plan.report(), problem, eps, potentials);
 
-        // The relative error of an entry of P is the rounding error of its logit: the rounding of a score, at most
-        // that of the largest centred cost, divided by eps.
+        // The relative error of an entry of P is the rounding error of its logit. The rounding error of a logit is at
+        // most the rounding error of the largest centred cost, divided by eps.
         Vector const entries = Dense(problem).plan(eps, potentials);
         Real truth = 0, size = 0;
         for (std::int64_t e = 0; e < recipe.n * recipe.m; ++e) {

@@ -192,7 +192,7 @@ TEST_P(RanksTest, HaveTheBitsOfOneRank) {
   for (int const ranks : {2, 3, 5}) {
     int const messages = expect_bits_of_one_rank(
         ranks, [&](Context const& context) { return solved(context, problem, GetParam().options); });
-    // Two for each pass: at least those of ten sweeps.
+    // A pass takes two messages, and each solve makes at least ten sweeps.
     EXPECT_GT(messages, 20) << ranks << " ranks";
   }
 }
@@ -290,7 +290,7 @@ TEST(Ranks, SolveSmallProblemsWithoutMessages) {
   EXPECT_EQ(meeting.messages(), 6);  // Begin, inputs and end of making the context and of the solve.
 }
 
-/// Errors on ranks, each of which solves `problem` after `work` threw.
+/// Calls `work` on each rank, which throws on some of them. Afterwards all ranks solve a problem on the same context.
 class RankErrors : public testing::Test {
  protected:
   template <class Work>

@@ -94,7 +94,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
       });
     });
   }
-  // Sums of places: those of the threads of this rank, then a row for each rank.
+  // The sums of a place are added over the threads of this rank here, and over the ranks in share_survey().
   auto const join = [&](std::vector<double> SurveyedPoints::*sums) {
     std::vector<double> sum = std::move(places[0].*sums);
     sum.resize(static_cast<std::size_t>(costs.places));

@@ -43,8 +43,8 @@ struct PassOptions {
   bool keep = true;     // Scores, if the stripes keep any.
 };
 
-/// Arrays that the ranks of a team have filled in a pass, each its own part: items of rows, of threads of the team, or
-/// of ranks.
+/// An array with one item for each row, for each thread of the team or for each rank. After a pass each rank holds the
+/// items of its own rows, of its own threads or of itself.
 struct PassItems {
   enum class Of { rows, threads, ranks } of;
   std::byte* data;
@@ -141,15 +141,16 @@ class Stripes {
   bool scores_ready_ = false;
 };
 
-/// Sums of columns over stripes: a row of sums for each thread, joined in order. Ranks join those of their threads
-/// first and then share one row each.
+/// Sums of columns over stripes. Each thread has a row of sums, and the rows are added in the order of the threads.
+/// With several ranks, each rank adds the rows of its threads; the resulting row of each rank is shared and added in
+/// order.
 template <class T>
 class ColumnSums {
  public:
   ColumnSums(std::int64_t columns, Team const& team);
   void clear();
   double* of(int thread) { return sums_.get() + thread * padded_; }
-  /// After a pass, for Stripes::share(), and before join().
+  /// Adds the rows of the threads. Every pass calls it once, for Stripes::share(), before join().
   PassItems of_ranks();
   double const* join();
 
