@@ -29,7 +29,7 @@ class Vector {
 /// `vector`.
 struct Term {
   double factor;
-  Vector const* vector;
+  Vector const* vector;  // Null for ones.
   Vector const* times = nullptr;
 };
 

@@ -38,7 +38,7 @@ void HostVectorOperations::combine(std::span<Term const> terms, Vector& out) con
     for (std::int64_t p = 0; p < width; ++p, ++e) {
       double sum = 0;
       for (Term const& term : terms) {
-        double const value = term.factor * on_host(*term.vector)[e];
+        double const value = term.vector == nullptr ? term.factor : term.factor * on_host(*term.vector)[e];
         sum += term.times == nullptr ? value : value * on_host(*term.times)[on_host(*term.times).width() == 1 ? i : e];
       }
       target[e] = sum;

@@ -106,7 +106,7 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
 /// means stays if it may be the dual value of a plan, and becomes 0 otherwise.
 void centre(EntropicOperator& entropic, Marginals const& marginals) {
   VectorOperations const& vectors = entropic.vectors();
-  std::span const sides(kSides, entropic.is_self() ? 1 : 2);  // Both potentials of a self problem are one vector.
+  std::span const sides(kSides, entropic.is_self() ? 1 : 2);  // A self problem has f = g.
   double mean[2];
   for (Side const side : sides) {
     std::vector<double> const& weight = side == Side::rows ? marginals.a : marginals.b;
@@ -119,11 +119,10 @@ void centre(EntropicOperator& entropic, Marginals const& marginals) {
   double const sum = mean[0] + mean[1];
   double const middle = std::abs(sum) <= 2 * entropic.cost_size().centred_bound ? sum / 2 : 0;
   for (Side const side : sides) {
-    std::unique_ptr<Vector> const ones = vectors.make(side);
-    vectors.read(std::vector<double>(static_cast<std::size_t>(ones->rows()), 1.0), *ones);
     Vector& potential = entropic.potential(side);
-    vectors.combine({{1, &potential}, {middle - mean[static_cast<int>(side)], ones.get()}}, potential);
+    vectors.combine({{1, &potential}, {middle - mean[static_cast<int>(side)], nullptr}}, potential);
   }
+  if (entropic.is_self()) vectors.copy(entropic.potential(Side::rows), entropic.potential(Side::columns));
 }
 
 /// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.

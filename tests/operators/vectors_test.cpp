@@ -113,12 +113,12 @@ TEST_P(Vectors, combine_up_to_four_terms) {
   std::vector<double> const a = random(1), b = random(2), c = random(3), d = random(4);
   auto const u = of(a), v = of(b), w = of(c), z = of(d);
   auto const out = of(random(5));
-  Term const terms[] = {{2, u.get()}, {-1, v.get(), w.get()}, {0.5, w.get()}, {3, z.get(), z.get()}};
+  Term const terms[] = {{2, u.get()}, {-1, v.get(), w.get()}, {0.5, nullptr}, {3, z.get(), z.get()}};
   for (std::size_t count = 1; count <= kMostTerms; ++count) {
     vectors().combine(std::span(terms).first(count), *out);
     std::vector<double> const actual = values(*out);
     for (std::size_t i = 0; i < actual.size(); ++i) {
-      Real const parts[] = {2 * Real(a[i]), -Real(b[i]) * c[i], 0.5L * c[i], 3 * Real(d[i]) * d[i]};
+      Real const parts[] = {2 * Real(a[i]), -Real(b[i]) * c[i], 0.5L, 3 * Real(d[i]) * d[i]};
       Real sum = 0, size = 0;
       for (std::size_t k = 0; k < count; ++k) {
         sum += parts[k];

@@ -46,11 +46,10 @@ void DeviceVectorOperations::combine(std::span<Term const> terms, Vector& out) c
   double typical = 0;
   for (std::size_t k = 0; k < terms.size(); ++k) {
     Term const& term = terms[k];
-    DeviceVector const& vector = on_device(*term.vector);
-    arguments.terms[k] = {term.factor, vector.data(), nullptr};
+    arguments.terms[k] = {term.factor, term.vector ? on_device(*term.vector).data() : nullptr, nullptr};
     if (term.times) arguments.terms[k].times = on_device(*term.times).data();
     if (term.times) arguments.terms[k].step = step(*term.times);
-    if (!term.times) typical += term.factor * vector.typical;
+    if (!term.times) typical += term.factor * (term.vector ? on_device(*term.vector).typical : 1);
   }
   cuda::combine(arguments, runtime_->stream());
   result.typical = typical;
