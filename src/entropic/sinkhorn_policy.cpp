@@ -188,7 +188,15 @@ bool SinkhornPolicy::has_reached_target() const {
   if (options_.tolerance == 0) return false;
   if (options_.criterion == Criterion::gradient && !std::isnan(gradient_norm_))
     return gradient_norm_ <= gradient_target_ * mass_;
-  return bound() <= target_ * mass_;
+  return (is_self_ ? left_error() : bound()) <= target_ * mass_;
+}
+
+/// The error that the last sweep of a measure to itself is expected to leave. A sweep at least halves the error; in
+/// float64, where a sweep takes as long as the certificate that judges it, the mean rate so far is expected to go on.
+double SinkhornPolicy::left_error() const {
+  if (precision_ != Precision::float64 || !options_.certificate) return seen_error() / 2;
+  double const rate = std::pow(seen_error() / (2 * mass_), 1.0 / std::max(1, iterations_ - 1));
+  return seen_error() * std::min(0.5, rate);
 }
 
 /// The potentials seem to reach the target; without certificates the solve ends here.
@@ -415,7 +423,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
     if (options_.tolerance > 0 && iterations_ < first) {
       most = std::min(most, first - iterations_);
     } else if (refined_at_ == iterations_) {
-      most = std::min(most, kSweepsAfterRefining);
+      most = std::min(most, is_self_ ? 1 : kSweepsAfterRefining);
     } else if (on_trial_ && iterations_ < kTrialSweeps) {
       most = std::min(most, kTrialSweeps - iterations_);
     }
@@ -428,13 +436,15 @@ SinkhornStep SinkhornPolicy::sweeps() {
   return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
 }
 
-/// The factor by which the next sweep is foreseen to multiply the error. The second half of a plain alternating sweep
-/// multiplied it by column / row; a sweep has two halves. Symmetric sweeps show their rate from check to check.
+/// The factor by which the next sweep is foreseen to multiply the error: the mean since the last check or, if it is
+/// less, that of the last plain sweep. Its second half multiplied the error by column / row, and a sweep has two
+/// halves; rounding makes both errors equal.
 double SinkhornPolicy::seen_rate() const {
-  if (was_plain()) return std::pow(errors_.column / errors_.row, 2);
-  if (!symmetric() || seen_.size() < 2) return 1;
+  double const last_half = was_plain() ? errors_.column / errors_.row : 1;
+  if (!(was_plain() || symmetric()) || seen_.size() < 2) return last_half * last_half;
   Seen const &last = seen_.back(), &before = seen_[seen_.size() - 2];
-  return std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration));
+  return std::min(last_half * last_half,
+                  std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration)));
 }
 
 /// The number of plain sweeps up to the next check, at most `usual`. Slow modes emerge later, so more sweeps may be

@@ -84,6 +84,7 @@ class SinkhornPolicy {
   /// Whether the last sweep was an alternating one without overrelaxation.
   bool was_plain() const { return !last_sweep_.symmetric && last_sweep_.relaxation == 1; }
   double bound() const;
+  double left_error() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
   /// Whether a float64 evaluation tells rounding from slow convergence. Where the level exceeds the costs it does not:

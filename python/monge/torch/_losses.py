@@ -224,7 +224,8 @@ def _operators(of: Any) -> Callable[..., Any]:
             of.potentials(made, f[k], g[k])
             for plan in of.plans(made):
                 warn_if_short(plan.report)
-        values = torch.tensor([of.value(made) for made in solved], dtype=x.dtype, device=x.device)
+        values = torch.tensor([of.value(made) for made in solved], dtype=x.dtype)
+        values = values.to(x.device, non_blocking=True)  # Waits for no kernel.
         wide = [[plan.report.precision == "float64" for plan in of.plans(made)] for made in solved]
         return (values, f, g, torch.tensor(wide).reshape(len(solved), *of.parts)), (problems, solved)
 
@@ -540,7 +541,7 @@ def _loss(
     a, b, labels_x, labels_y = (v if v is None or batched else v.unsqueeze(0) for v in (a, b, labels_x, labels_y))
     start = _start(potentials_init, operator is divergence_operator, x, y, batched)
     value, _, _ = evaluate(operator, x, y, a, b, costs, options, (labels_x, labels_y, label_cost), start)
-    return value if batched else value[0]
+    return value if batched else value.squeeze(0)
 
 
 @calls(**CLOUDS)

@@ -188,7 +188,7 @@ class SamplesLoss(torch.nn.Module):
             return f.to(x.dtype).reshape(shape_a), g.to(x.dtype).reshape(shape_b)
         if not self.debias and (a is not None or b is not None):
             value = value + self._of_masses(a, b).to(value.dtype)
-        return value if batched else value[0]
+        return value if batched else value.squeeze(0)
 
     def _start(self, x: Tensor, y: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """The last potentials, where they fit."""

@@ -124,7 +124,8 @@ void* Runtime::staging(std::int64_t bytes) const {
 }
 
 void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
-  bool const cuts = arena_scopes_ > 0 && stream == lane_->stream.get();
+  bool const is_small = allocator_.allocate && bytes <= kMostOfSmall;
+  bool const cuts = (arena_scopes_ > 0 || is_small) && stream == lane_->stream.get() && lane_runtime != this;
   return cuts ? cut_from_arena(bytes) : allocate_alone(bytes, stream);
 }
 
@@ -155,7 +156,7 @@ void Runtime::release(void* memory, std::size_t bytes, cudaStream_t stream) cons
     return std::greater_equal<>()(address, candidate.data) && std::less<>()(address, candidate.data + candidate.bytes);
   });
   if (piece == arena_.end()) return release_alone(memory, bytes, stream);
-  if (--piece->in_use > 0 || piece->open) return;
+  if (--piece->in_use > 0 || (piece->open && arena_scopes_ > 0)) return;
   release_alone(piece->data, piece->bytes, this->stream());
   arena_.erase(piece);
 }

@@ -155,7 +155,8 @@ class Runtime {
     std::vector<Released> released;
   };
   Lane& lane() const;
-  /// A large allocation that is cut into small ones, one after the other. It is freed with the last of them.
+  /// A large allocation that is cut into small ones, one after the other. It is freed with the last of them; while an
+  /// ArenaScope lives, not before the scope ends.
   struct ArenaPiece {
     unsigned char* data;
     std::size_t bytes;
@@ -163,6 +164,9 @@ class Runtime {
     int in_use = 0;
     bool open = true;  // Allows further cuts.
   };
+  /// The largest allocation that is cut from a piece without an ArenaScope, where the caller allocates: a call of
+  /// PyTorch's allocator takes as long as a kernel launch.
+  static constexpr std::size_t kMostOfSmall = std::size_t{1} << 18;
   void* allocate_alone(std::size_t bytes, cudaStream_t stream) const;
   void release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
   void* cut_from_arena(std::size_t bytes) const;
