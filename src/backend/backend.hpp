@@ -133,6 +133,7 @@ class RegularizedBackend {
 struct PassTimes {
   double float64 = 1;  ///< A float64 sweep.
   double newton = 1;   ///< A pass of Newton's method, with its share of the work between passes.
+  double check = 0;    ///< A wait of the host between sweeps.
 };
 
 /// The points of each side of a problem.

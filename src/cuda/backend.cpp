@@ -73,7 +73,7 @@ class CudaBackend final : public Backend {
     double const d = static_cast<double>(dimension);
     double const in_float32 = 18 + millions * std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
     double const in_float64 = 20 + millions * std::max(4.7, 0.12 * d);
-    return {.float64 = in_float64 / in_float32, .newton = (200 + in_float64) / in_float32};
+    return {.float64 = in_float64 / in_float32, .newton = (200 + in_float64) / in_float32, .check = 60 / in_float32};
   }
 
   MemoryCount& memory() const override { return runtime_->memory(); }

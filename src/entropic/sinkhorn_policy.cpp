@@ -447,8 +447,8 @@ double SinkhornPolicy::seen_rate() const {
                   std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration)));
 }
 
-/// The number of plain sweeps up to the next check, at most `usual`. Slow modes emerge later, so more sweeps may be
-/// needed than are foreseen. The host waits at a check: an early one must promise to save half of the sweeps.
+/// The number of plain sweeps up to the next check, at most `usual`. An early check must promise to save more sweeps
+/// than it takes time, and slow modes emerge later, so more sweeps may be needed than are foreseen.
 int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || last_sweep_.eps != options_.eps) return usual;
   if (is_self_ || (symmetric() && seen_.size() < 2)) return std::min(usual, kSelfPatience);
@@ -457,7 +457,7 @@ int SinkhornPolicy::until_check(int usual) const {
   if (!(rate < 1)) return usual;
   double const wanted = kForeseenShare * target_ * mass_;
   double const foreseen = std::max(1.0, std::ceil(std::log(bound() / wanted) / -std::log(rate)));
-  return foreseen <= 0.5 * usual ? static_cast<int>(foreseen) : usual;
+  return foreseen + times_.check <= usual ? static_cast<int>(foreseen) : usual;
 }
 
 /// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several
