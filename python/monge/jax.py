@@ -17,18 +17,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
+from ._divergence import PARTS, STARTS, DivergenceResult
 from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
 from ._problem import (
     WITH_POINT_DERIVATIVES,
     cost_of_metric,
     matrix_problem,
+    pair_of_potentials,
     points_problem,
+    require_potentials,
     solve_options,
     weight_of_labels,
 )
 from ._projection import project_with, projection_options
 from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
+from ._result import OTResult
 from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
@@ -128,23 +132,25 @@ _LABELS = ("labels_x", "labels_y", "label_cost")
 
 
 def _found(
-    loss: str, x: Any, y: Any, a: Any, b: Any, labels: Sequence[Any], costs: _Options, options: _Options
+    loss: str, x: Any, y: Any, a: Any, b: Any, others: Sequence[Any], costs: _Options, options: _Options
 ) -> tuple[float, Callable[[str], Any]]:
-    """The value, and a function that makes its gradients by arguments of these letters, on the host."""
+    """The value, and a function that makes its gradients by arguments of these letters, on the host. `others`: labels
+    of x and y, their costs, and the potentials of a warm start."""
+    *labels, start = others
     of_cost = dict(costs) | dict(zip(_LABELS, labels))
     if loss == "sinkhorn_divergence":
-        divergence = monge_divergence(x, y, a, b, **of_cost, **dict(options))
+        divergence = monge_divergence(x, y, a, b, **of_cost, potentials_init=start, **dict(options))
         return divergence.value, lambda wanted: divergence._gradients(wanted, scale=False)
-    result = run(points_problem(x, y, a, b, **of_cost), "kl", dict(options))
+    result = run(points_problem(x, y, a, b, **of_cost), "kl", dict(options), start)
     return result.report.dual, lambda wanted: result._gradients(wanted, scale=False)
 
 
 def _solve(
-    x: Any, y: Any, a: Any, b: Any, labels: Any, *, loss: str, costs: _Options, options: _Options, wanted: str
+    x: Any, y: Any, a: Any, b: Any, others: Any, *, loss: str, costs: _Options, options: _Options, wanted: str
 ) -> Any:
     """The value, and its gradients by the arguments that are `wanted`, each in the dtype of its argument."""
-    x, y, a, b, *labels = (None if v is None else np.asarray(v) for v in (x, y, a, b, *labels))
-    value, differentiate = _found(loss, x, y, a, b, labels, costs, options)
+    x, y, a, b, others = jax.tree.map(np.asarray, (x, y, a, b, others))
+    value, differentiate = _found(loss, x, y, a, b, others, costs, options)
     by = differentiate(wanted) if wanted else None
     found = [value, *(getattr(by, letter) for letter in wanted)]
     return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes((x, y, a, b), wanted)))
@@ -162,18 +168,19 @@ def _call(given: Any, loss: str, costs: _Options, options: _Options, wanted: str
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
-def _transport(x: Any, y: Any, a: Any, b: Any, labels: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    return _call((x, y, a, b, labels), loss, costs, options, "")[0]
+def _transport(x: Any, y: Any, a: Any, b: Any, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    return _call((x, y, a, b, others), loss, costs, options, "")[0]
 
 
-def _forward(x: Any, y: Any, a: Any, b: Any, labels: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    if labels[2] is not None and labels[2].perturbed:
+def _forward(x: Any, y: Any, a: Any, b: Any, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    label_cost = others[2]
+    if label_cost is not None and label_cost.perturbed:
         raise NotImplementedError(f"{loss}: has derivatives by points and weights, not by label_cost")
     metric = dict(costs)["metric"]
     if (x.perturbed or y.perturbed) and metric not in WITH_POINT_DERIVATIVES:
         raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
     wanted = "".join(letter for letter, v in zip("xyab", (x, y, a, b)) if v is not None and v.perturbed)
-    given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b, labels))
+    given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b, others))
     value, *gradients = _call(given, loss, costs, options, wanted)
     by = dict(zip(wanted, gradients))
     return value, [by.get(letter) for letter in "xyab"]
@@ -191,7 +198,7 @@ _transport.defvjp(_forward, _backward, symbolic_zeros=True)
 def _check_points(loss: str, costs: _Options, dimensions: int, with_labels: bool, options: _Options) -> None:
     pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
     labels = (np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1))) if with_labels else (None,) * 3
-    _found(loss, *pair, labels, costs, options)
+    _found(loss, *pair, (*labels, None), costs, options)
 
 
 def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[Any, ...]:
@@ -208,6 +215,26 @@ def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[An
     return tuple(labels)
 
 
+def _start(loss: str, x: Any, y: Any, given: Any) -> tuple[Any, ...] | None:
+    """The potentials of a warm start, by which values have no derivatives."""
+    if given is None:
+        return None
+    if loss == "sinkhorn_divergence":
+        if isinstance(given, DivergenceResult):
+            given = (*pair_of_potentials(given.ab), *(pair_of_potentials(own)[0] for own in (given.aa, given.bb)))
+        require_potentials(given, STARTS, 2, 4)
+    else:
+        if isinstance(given, OTResult):
+            given = pair_of_potentials(given)
+        require_potentials(given, "a pair of arrays (f, g), or an OTResult", 2)
+    found = []
+    for name, v, points in zip(PARTS, given, (x, y, x, y)):
+        potential = _floating(f"potentials_init: {name}", v)
+        _require_shape(f"potentials_init: {name}", potential, points.shape[:1])
+        found.append(jax.lax.stop_gradient(potential))
+    return tuple(found)
+
+
 def _loss(
     loss: str,
     x: Any,
@@ -216,6 +243,7 @@ def _loss(
     b: Any,
     costs: dict[str, Any],
     labels: Sequence[Any],
+    start: Any,
     unbalanced: Any,
     numbers: dict[str, Any],
     own: dict[str, Any],
@@ -225,10 +253,6 @@ def _loss(
     _require_shape("y", y, ("m", x.shape[1]))
     _require_shape("a", a, x.shape[:1])
     _require_shape("b", b, y.shape[:1])
-    if "potentials_init" in own:
-        raise NotImplementedError(
-            f"potentials_init: is given; must be left out; monge.torch.{loss}() and functions of monge take a warm start"
-        )
     known = _known(numbers)
     if known["reg"] is None:
         raise ValueError("reg: is None; must be > 0")
@@ -238,7 +262,7 @@ def _loss(
     translated = solve_options(_known(own), **known, unbalanced=unbalanced)
     options = tuple(translated.items())
     _check(_check_points, loss, known_costs, x.shape[1], of_classes[0] is not None, options)
-    return _transport(x, y, a, b, of_classes, loss, known_costs, options)
+    return _transport(x, y, a, b, (*of_classes, _start(loss, x, y, start)), loss, known_costs, options)
 
 
 @calls(**CLOUDS)
@@ -259,6 +283,7 @@ def transport(
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
+    potentials_init: Any = None,
     **options: Any,
 ) -> Any:
     """OT_reg of weighted clouds, in units of the cost, with its first derivatives by points and weights.
@@ -271,6 +296,7 @@ def transport(
         labels_x, labels_y, label_cost: Classes (n) and (m) and their costs, as for :func:`monge.solve_sample`. Values
             have no derivatives by them.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+        potentials_init: A warm start, in units of the cost: arrays (f, g) of shapes (n) and (m), or an OTResult.
 
     Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. Wrong numbers in arrays, such as
     NaN, are JAX's error of a callback. Derivatives are those of reverse mode; forward mode is a TypeError. A second
@@ -283,7 +309,7 @@ def transport(
     costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
     labels = (labels_x, labels_y, label_cost)
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
-    return _loss("transport", x, y, a, b, costs, labels, unbalanced, numbers, options)
+    return _loss("transport", x, y, a, b, costs, labels, potentials_init, unbalanced, numbers, options)
 
 
 @calls(**CLOUDS)
@@ -304,6 +330,7 @@ def sinkhorn_divergence(
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
+    potentials_init: Any = None,
     **options: Any,
 ) -> Any:
     """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights. It is
@@ -313,6 +340,8 @@ def sinkhorn_divergence(
         x, y, a, b, reg, labels_x, labels_y, label_cost: Clouds, eps and classes, as for :func:`transport`.
         metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+        potentials_init: A warm start: arrays (f, g) or (f, g, f_aa, f_bb) of shapes (n), (m), (n) and (m), or a
+            :class:`monge.DivergenceResult`.
 
     GeomLoss's SamplesLoss, and :class:`monge.torch.SamplesLoss`, of p = 2 are reg=blur**2, scale=0.5 and
     unbalanced=reach**2. Derivatives and errors are those of :func:`transport`.
@@ -326,7 +355,7 @@ def sinkhorn_divergence(
     costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
     labels = (labels_x, labels_y, label_cost)
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
-    return _loss("sinkhorn_divergence", x, y, a, b, costs, labels, unbalanced, numbers, options)
+    return _loss("sinkhorn_divergence", x, y, a, b, costs, labels, potentials_init, unbalanced, numbers, options)
 
 
 # Regularised transport.

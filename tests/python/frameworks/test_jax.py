@@ -1,5 +1,7 @@
 """JAX on the CPU: arrays in and out, the loss and the projection with their derivatives."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -440,8 +442,31 @@ def test_assignments_are_arrays_of_jax(rng):
     np.testing.assert_array_equal(np.stack([row, column]), linear_sum_assignment(costs))
 
 
-def test_a_warm_start_is_refused():
+@pytest.mark.filterwarnings("ignore::monge.ConvergenceWarning")
+def test_one_sweep_from_the_solution_ends_there(rng):
+    x, y = (rng.normal(size=(30, 2)).astype("f4") + shift for shift in (0, 1))
+    solution = monge.solve_sample(x, y, reg=0.5, tol=1e-6)
+    parts = monge.sinkhorn_divergence(x, y, reg=0.5, tol=1e-6)
+    starts = {
+        "transport": [solution, solution.potentials],
+        "sinkhorn_divergence": [parts, (*parts.ab.potentials, parts.aa.potentials[0], parts.bb.potentials[0])],
+    }
+    for name, given in starts.items():
+        loss = functools.partial(getattr(monge.jax, name), reg=0.5)
+        value, gradient = jax.value_and_grad(functools.partial(loss, tol=1e-6))(x, y)
+        short = functools.partial(loss, max_iter=1)
+        assert abs(short(x, y) - value) > 1e-3 * value
+        for start in given:
+            # The dual value is off by the marginal error times the error of the potentials, the start's rounding.
+            for call in (short, jax.jit(short)):
+                found, by_x = jax.value_and_grad(call)(x, y, potentials_init=start if call is short else given[-1])
+                np.testing.assert_allclose(found, value, rtol=1e-5)
+                np.testing.assert_allclose(by_x, gradient, atol=1e-6)
+
+
+def test_a_wrong_warm_start_is_an_error():
     x = np.zeros((2, 2))
-    for name in ("transport", "sinkhorn_divergence"):
-        with pytest.raises(NotImplementedError, match=f"^potentials_init: is given; .* monge.torch.{name}"):
-            getattr(monge.jax, name)(x, x, reg=0.5, potentials_init=(x[0], x[0]))
+    with pytest.raises(TypeError, match=r"^potentials_init: has 3 entries; must be a pair of arrays \(f, g\)"):
+        monge.jax.transport(x, x, reg=0.5, potentials_init=(x[0],) * 3)
+    with pytest.raises(ValueError, match="^potentials_init: f_bb: has shape"):
+        monge.jax.sinkhorn_divergence(x, x, reg=0.5, potentials_init=(x[0], x[0], x[0], np.zeros(3)))
