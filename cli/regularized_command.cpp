@@ -28,7 +28,7 @@ namespace monge::cli {
 namespace {
 
 /// The terms that --regularizer may name.
-enum class Term { none, quadratic, group_lasso, l1, mask, hypentropy };
+enum class Term { none, quadratic, group_lasso, l1, mask, hypentropy, slopes };
 constexpr auto names_of(Term) {
   using enum Term;
   return std::to_array<Named<Term>>({{none, "none"},
@@ -36,7 +36,8 @@ constexpr auto names_of(Term) {
                                      {group_lasso, "group_lasso"},
                                      {l1, "l1"},
                                      {mask, "mask"},
-                                     {hypentropy, "hypentropy"}});
+                                     {hypentropy, "hypentropy"},
+                                     {slopes, "slopes"}});
 }
 
 constexpr Field kRegularizer{"regularizer", OneOf<Term>(), "a term of h; several add up"};
@@ -47,7 +48,7 @@ struct Arguments {
   GeometryArguments geometry;
   std::vector<std::string> terms, weights;
   std::optional<double> width;
-  std::string p, q, groups, pair_groups, group_weights, l1_weights, mask, u, v, plan, values, out;
+  std::string p, q, groups, pair_groups, group_weights, l1_weights, mask, slopes, u, v, plan, values, out;
   bool sparse = false;
   RegularizedOptions options;
   RunArguments run;
@@ -56,11 +57,15 @@ struct Arguments {
 /// The contents of the files; empty where no file is given.
 struct Inputs {
   GeometryInput geometry;
-  std::optional<Array> p, q, group_weights, l1_weights, mask, u, v, plan, values;
+  std::optional<Array> p, q, group_weights, l1_weights, mask, slopes, u, v, plan, values;
   std::optional<IndexArray> groups, pair_groups;
 };
 
-/// Each term that was named, with its weight; the mask has none.
+bool has_weight(Term term) {
+  return term != Term::none && term != Term::mask && term != Term::slopes;
+}
+
+/// Each term that was named, with its weight; 0 without one.
 std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
   std::vector<std::pair<Term, double>> terms;
   std::size_t weights = 0;
@@ -70,9 +75,8 @@ std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
     for (auto const& [earlier, weight] : terms) {
       if (earlier == *term) refuse("regularizer: names {} twice; each term must be given once", text);
     }
-    bool const weighted = *term != Term::none && *term != Term::mask;
     double weight = 0;
-    if (weighted) {
+    if (has_weight(*term)) {
       if (weights == given.weights.size()) refuse("weight: is missing; must be given for {}", text);
       std::string const& of = given.weights[weights++];
       if (!parse(of, weight) || !kWeight.constraint.contains(weight))
@@ -100,6 +104,7 @@ void check_files(Arguments const& given, std::vector<std::pair<Term, double>> co
   check("group_weights", given.group_weights, Term::group_lasso, false);
   check("weights", given.l1_weights, Term::l1, true);
   check("mask", given.mask, Term::mask, true);
+  check("slopes", given.slopes, Term::slopes, true);
   if (given.width && !has(Term::hypentropy))
     refuse("hypentropy_width: is {}; is for the regularizer hypentropy", *given.width);
 }
@@ -120,6 +125,7 @@ Inputs read_inputs(Run& run, Arguments const& given) {
             .group_weights = read("group_weights", given.group_weights),
             .l1_weights = read("weights", given.l1_weights),
             .mask = std::nullopt,
+            .slopes = read("slopes", given.slopes),
             .u = read("u", given.u),
             .v = read("v", given.v),
             .plan = read("plan", given.plan),
@@ -144,6 +150,7 @@ Regularizer regularizer_of(Arguments const& given, Inputs const& in,
   h.group_weights = vector("group_weights", in.group_weights);
   if (in.l1_weights) h.l1_weights = costs("weights", *in.l1_weights).cost;
   if (in.mask) h.mask = costs("mask", *in.mask).cost;
+  if (in.slopes) h.slopes = costs("slopes", *in.slopes).cost;
   h.hypentropy_width = given.width.value_or(h.hypentropy_width);
   return h;
 }
@@ -151,10 +158,10 @@ Regularizer regularizer_of(Arguments const& given, Inputs const& in,
 nlohmann::ordered_json regularizer_json(Arguments const& given, std::vector<std::pair<Term, double>> const& terms) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (auto const& [term, weight] : terms) {
-    if (term == Term::mask) {
-      json[std::string(name(term))] = true;
-    } else if (term != Term::none) {
+    if (has_weight(term)) {
       json[std::string(name(term))] = weight;
+    } else if (term != Term::none) {
+      json[std::string(name(term))] = true;
     }
   }
   if (json.contains("hypentropy")) json["hypentropy_width"] = given.width.value_or(Regularizer().hypentropy_width);
@@ -302,6 +309,8 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
   add_file("--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
   add_file("--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
   add_file("--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");
+  add_file("--slopes", arguments->slopes,
+           "a term of one's own, sum_ij phi(X_ij): rows of a mass and the slope of phi there (k x 2)");
   add_file("--u", arguments->u, "start from this potential (n), with --v");
   add_file("--v", arguments->v, "start from this potential (m), with --u");
   add_file("--plan", arguments->plan, "start splitting from this plan (n x m)");

@@ -46,6 +46,11 @@ struct Regularizer {
   double hypentropy_width = 1;    ///< beta, in units of mass: 1e-100 to 1e100 times the mass, in float32 1e-30 to 1e20.
   MatrixView mask = {};           ///< (n x m) 0 forbids the pair, like C_ij = +infinity; empty: no mask.
   SeparableTerm separable = {};   ///< With l1 and mask alone, on the CPU; a CUDA context throws unsupported.
+  /// (k x 2) A term of one's own as a table, on every device: sum_ij phi(X_ij), phi(0) = 0, whose slope phi' is linear
+  /// between the points of the table. A row is a mass and the slope there, in units of C. Masses begin at 0, slopes are
+  /// >= 0, neither decreases. Two rows of equal mass make a step of the slope. The last slope stays beyond its mass; if
+  /// it is +infinity, at the mass of the row before, no entry exceeds that mass. With l1 and mask alone.
+  MatrixView slopes = {};
 };
 
 /// How a regularised plan is found.

@@ -101,6 +101,7 @@ class Regularizer:
     hypentropy: float = 0.0
     hypentropy_width: float = 1.0
     separable: SeparableTerm | None = None
+    slopes: Array | None = None
 
     @staticmethod
     def read(*terms: Any, **named: Any) -> Regularizer:
@@ -110,7 +111,7 @@ class Regularizer:
         for field, value in given.items():
             if field == "groups":
                 given[field] = on_host(read_index(field, value))
-            elif field in TERM_ARRAYS:
+            elif field in TERM_ARRAYS or field == "slopes":
                 refuse_gradient(field, value)
                 given[field] = read_optional(field, value)
             elif field == "separable":
@@ -136,14 +137,15 @@ class Regularizer:
             self.hypentropy,
             self.hypentropy_width,
             self.separable,
+            self.slopes,
         )
 
     @property
     def beyond_quadratic(self) -> str:
         """The name of a term that is not the quadratic one; empty if there is none."""
-        weights = {name: getattr(self, name) for name in ("group_lasso", "l1", "hypentropy")}
-        given = [name for name, weight in weights.items() if weight > 0]
-        return "separable" if self.separable is not None else given[0] if given else ""
+        own = [name for name in ("separable", "slopes") if getattr(self, name) is not None]
+        weighted = [name for name in ("group_lasso", "l1", "hypentropy") if getattr(self, name) > 0]
+        return (own + weighted + [""])[0]
 
 
 def quadratic_term(reg: Any) -> Regularizer:
@@ -487,6 +489,7 @@ def solve_regularized(
     hypentropy: float | None = None,
     hypentropy_width: float | None = None,
     separable: SeparableTerm | None = None,
+    slopes: Any = None,
     potentials_init: tuple[Any, Any] | None = None,
     plan_init: Any = None,
     n_threads: int | None = None,
@@ -518,6 +521,10 @@ def solve_regularized(
         mask: (n x m); X_ij = 0 where it is 0 or False.
         hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass, by default 1.
         separable: phi, a :class:`SeparableTerm` of one's own, with l1 and a mask alone, on the CPU.
+        slopes: phi as a table (k x 2) in place of `separable`, on every device: rows of a mass and the slope of phi
+            there, in units of M, which is linear in between. Masses begin at 0, slopes are >= 0, neither decreases. Two
+            rows of equal mass make a step. The last slope stays beyond its mass; if it is inf, at the mass of the row
+            before, no entry exceeds that mass.
         potentials_init: (u, v) in units of M, a warm start.
         plan_init: X (n x m) in units of mass, a warm start of splitting. Newton's method begins with potentials alone:
             method "newton" refuses a plan, and "auto" ignores it where it takes that method.
@@ -550,7 +557,17 @@ def solve_regularized(
            [0. , 0.5]]), 2)
     """
     regularizer = Regularizer.read(
-        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width, separable
+        quadratic,
+        group_lasso,
+        groups,
+        group_weights,
+        l1,
+        l1_weights,
+        mask,
+        hypentropy,
+        hypentropy_width,
+        separable,
+        slopes,
     )
     problem = matrix_problem(M, a, b, device)
     translated = regularized_options(options, max_iter, tol)
@@ -575,6 +592,7 @@ def solve_regularized_sample(
     hypentropy: float | None = None,
     hypentropy_width: float | None = None,
     separable: SeparableTerm | None = None,
+    slopes: Any = None,
     norm_p: float | None = None,
     scale: float = 1.0,
     labels_x: Any = None,
@@ -605,7 +623,17 @@ def solve_regularized_sample(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
     regularizer = Regularizer.read(
-        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width, separable
+        quadratic,
+        group_lasso,
+        groups,
+        group_weights,
+        l1,
+        l1_weights,
+        mask,
+        hypentropy,
+        hypentropy_width,
+        separable,
+        slopes,
     )
     translated = regularized_options(options, max_iter, tol)
     return run(problem, regularizer, translated, potentials_init, n_threads, progress, plan_init)
@@ -627,6 +655,7 @@ def solve_regularized_batch(
     hypentropy: float | None = None,
     hypentropy_width: float | None = None,
     separable: SeparableTerm | None = None,
+    slopes: Any = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -662,6 +691,7 @@ def solve_regularized_batch(
         hypentropy=hypentropy,
         hypentropy_width=hypentropy_width,
         separable=separable,
+        slopes=slopes,
     )
     regularizers = each_problem(lambda *each: Regularizer.read(**of_all, **dict(zip(TERM_ARRAYS, each))), *arrays)
     translated = regularized_options(options, max_iter, tol)

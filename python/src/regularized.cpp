@@ -93,9 +93,9 @@ SeparableTerm separable_term(nb::handle functions) {
 
 RegularizerPointer regularizer(double quadratic, double group_lasso, nb::handle groups, nb::handle group_weights,
                                double l1, nb::handle l1_weights, nb::handle mask, double hypentropy,
-                               double hypentropy_width, nb::handle separable) {
+                               double hypentropy_width, nb::handle separable, nb::handle slopes) {
   std::vector<Array> arrays;
-  arrays.reserve(4);
+  arrays.reserve(5);
   auto const add = [&](char const* field, nb::handle value) -> Array const& {
     return arrays.emplace_back(field, value);
   };
@@ -111,7 +111,8 @@ RegularizerPointer regularizer(double quadratic, double group_lasso, nb::handle 
                           .hypentropy = hypentropy,
                           .hypentropy_width = hypentropy_width,
                           .mask = add("mask", mask).matrix(),
-                          .separable = separable_term(separable)};
+                          .separable = separable_term(separable),
+                          .slopes = add("slopes", slopes).matrix()};
   return std::make_shared<HeldRegularizer>(terms, std::move(arrays));
 }
 
@@ -214,7 +215,8 @@ void bind_regularized(nb::module_& module) {
              nb::arg("group_lasso") = none.group_lasso, nb::arg("groups") = nb::none(),
              nb::arg("group_weights") = nb::none(), nb::arg("l1") = none.l1, nb::arg("l1_weights") = nb::none(),
              nb::arg("mask") = nb::none(), nb::arg("hypentropy") = none.hypentropy,
-             nb::arg("hypentropy_width") = none.hypentropy_width, nb::arg("separable") = nb::none());
+             nb::arg("hypentropy_width") = none.hypentropy_width, nb::arg("separable") = nb::none(),
+             nb::arg("slopes") = nb::none());
   nb::class_<HeldPlan>(module, "RegularizedPlan",
                        "A plan and its duals; results go to arrays that the caller has made.")
       .def_prop_ro("session", [](Held plan) { return plan.session(); })

@@ -34,7 +34,12 @@ void require_finite_start(std::span<double const> rows, std::span<double const> 
   }
 }
 
-void throw_no_plan() {
+void throw_no_plan(char const* own) {
+  if (own)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: leaves no plan with these marginals on the pairs that cost and mask allow; must leave one",
+                    own));
   throw Error(ErrorCode::invalid_argument,
               "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
 }

@@ -34,7 +34,8 @@ void require_allowed_partners(Side side, std::span<double const> shares, std::sp
 /// Throws invalid_argument for the first sum of a start's rows or columns that is not finite.
 void require_finite_start(std::span<double const> rows, std::span<double const> columns);
 
-/// Throws invalid_argument: pairs are allowed, but no plan of them has these marginals.
-[[noreturn]] void throw_no_plan();
+/// Throws invalid_argument: pairs are allowed, but no plan of them has these marginals. `own` names a term of the
+/// user's own, which may be the obstacle; null without one.
+[[noreturn]] void throw_no_plan(char const* own = nullptr);
 
 }  // namespace monge

@@ -117,21 +117,55 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   return terms;
 }
 
-/// Throws unless the term may be with the others, on this device.
-void check_separable(Backend const& backend, Regularizer const& given, RegularizedOptions const& options) {
-  SeparableTerm const& term = given.separable;
-  require(term.prox && term.value, "separable: has no {}; must have prox and value", term.prox ? "value" : "prox");
+/// Throws unless a term of one's own may be with the others.
+void check_others(char const* own, Regularizer const& given) {
   for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
                                       {"group_lasso", given.group_lasso},
                                       {"hypentropy", given.hypentropy}}) {
     if (weight > 0)
       throw_unsupported(
-          fmt::format("separable: is given with {}, which is {}; must be alone or with l1 and mask", field, weight));
+          fmt::format("{}: is given with {}, which is {}; must be alone or with l1 and mask", own, field, weight));
   }
+}
+
+void check_separable(Backend const& backend, Regularizer const& given, RegularizedOptions const& options) {
+  SeparableTerm const& term = given.separable;
+  require(term.prox && term.value, "separable: has no {}; must have prox and value", term.prox ? "value" : "prox");
+  check_others("separable", given);
   if (backend.device().type != DeviceType::cpu)
-    throw_unsupported("separable: is given; must be solved on the CPU, since a GPU cannot call its functions");
+    throw_unsupported(
+        "separable: is given; must be solved on the CPU, or be a table of slopes, as GPUs call no function");
   require(term.conjugate || options.tolerance == 0 || options.criterion == RegularizedCriterion::residual,
           "criterion: is gap; must be residual with a separable term that has no conjugate, and so no dual value");
+}
+
+/// The table of Regularizer::slopes, for entries up to `most`.
+std::shared_ptr<SlopeTable const> read_slopes(Backend const& backend, MatrixView table, double most) {
+  std::int64_t const rows = table.rows();
+  require(rows >= 1 && table.columns() == 2, "slopes: is {} x {}; must be k x 2, a mass and a slope in each row", rows,
+          table.columns());
+  validate_matrix("slopes", table, rows, 2, backend.device());
+  auto const column = [&](std::int64_t k, Bounds const& bounds, char const* must) {
+    char const* const data = static_cast<char const*>(table.data()) + k * size_of(table.type());
+    return read_values("slopes", backend, {data, table.type(), rows, table.row_stride(), table.device()}, rows, bounds,
+                       must);
+  };
+  std::vector<double> const masses = column(0, kNotNegative, "masses must be");
+  std::vector<double> const slopes = column(1, at_least(0), "slopes must be");
+  require(masses[0] == 0, "slopes: row 0 has the mass {}; must be 0", masses[0]);
+  for (std::size_t k = 0; k < masses.size(); ++k) {
+    if (k > 0) {
+      require(masses[k] >= masses[k - 1], "slopes: row {} has the mass {}; must be at least {}, that of the row before",
+              k, masses[k], masses[k - 1]);
+      require(slopes[k] >= slopes[k - 1],
+              "slopes: row {} has the slope {}; must be at least {}, that of the row before", k, slopes[k],
+              slopes[k - 1]);
+    }
+    require(std::isfinite(slopes[k]) || (k > 0 && k + 1 == masses.size() && masses[k] == masses[k - 1]),
+            "slopes: row {} has the slope inf; must be finite, except in a last row with the mass of the row before",
+            k);
+  }
+  return std::make_shared<SlopeTable const>(masses, slopes, most);
 }
 
 /// The reason why Newton's method does not take these terms; empty if it does.
@@ -141,7 +175,8 @@ std::string obstacle_to_newton(RegularizerTerms const& terms) {
     if (weight > 0)
       return fmt::format("{}: is {}; must be 0 with method newton, which knows a quadratic term", field, weight);
   }
-  if (terms.separable) return "separable: is given; must not be with method newton, which knows a quadratic term";
+  if (terms.separable)
+    return fmt::format("{}: is given; must not be with method newton, which knows a quadratic term", terms.own_name());
   return {};
 }
 
@@ -211,6 +246,13 @@ CheckedRegularizedProblem checked_problem(Context const& context, RegularizedPro
   if (separable.prox || separable.value || separable.conjugate) {
     check_separable(backend, problem.regularizer, options);
     result.terms.separable = std::make_shared<SeparableFunctions>(separable, result.mass, std::move(turn));
+  }
+  if (MatrixView const slopes = problem.regularizer.slopes; is_given(slopes)) {
+    require(!result.terms.separable, "slopes: is given with separable; must be given without");
+    check_others("slopes", problem.regularizer);
+    double const most = result.mass * std::min(std::ranges::max(result.p), std::ranges::max(result.q));
+    result.terms.slopes = read_slopes(backend, slopes, most);
+    result.terms.separable = std::make_shared<SeparableFunctions>(result.terms.slopes->term(), result.mass, nullptr);
   }
   result.method = method_of(problem, result.terms, options);
   // In float32 the residual stalls at about 1e-6 of |(p, q)|_2.

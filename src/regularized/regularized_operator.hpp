@@ -16,6 +16,7 @@
 
 #include "backend/side.hpp"
 #include "regularized/separable.hpp"
+#include "regularized/slope_table.hpp"
 
 namespace monge {
 
@@ -32,7 +33,11 @@ struct RegularizerTerms {
   MatrixView l1_weights;
   double hypentropy = 0, hypentropy_width = 1;
   MatrixView mask;
-  std::shared_ptr<SeparableFunctions> separable;  // Null without that term.
+  std::shared_ptr<SeparableFunctions> separable;  // Of a separable term or of `slopes`; null without both.
+  std::shared_ptr<SlopeTable const> slopes;       // In the user's units; null without that term.
+
+  /// The name of the term that `separable` has.
+  char const* own_name() const { return slopes ? "slopes" : "separable"; }
 };
 
 /// The user's cost c is (c - offset) / range inside. The offset is the least cost of an allowed pair. The range is the

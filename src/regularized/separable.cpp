@@ -39,14 +39,16 @@ SeparableFunctions::SeparableFunctions(SeparableTerm term, double mass, std::sha
 
 template <class Work>
 bool SeparableFunctions::in_turn(Work&& work) {
-  std::scoped_lock const lock(*turn_);
-  if (error_) return false;
+  std::unique_lock const lock = turn_ ? std::unique_lock(*turn_) : std::unique_lock<std::mutex>();
+  if (failed_) return false;
   try {
     work();
   } catch (...) {
-    error_ = std::current_exception();
+    std::scoped_lock const keeping(keeping_);
+    if (!error_) error_ = std::current_exception();
+    failed_ = true;
   }
-  return !error_;
+  return !failed_;
 }
 
 void SeparableFunctions::prox(double step, std::span<double> v) {
@@ -100,7 +102,7 @@ double SeparableFunctions::value(double x) {
 }
 
 void SeparableFunctions::rethrow() const {
-  if (error_) std::rethrow_exception(error_);
+  if (failed_) std::rethrow_exception(error_);
 }
 
 }  // namespace monge

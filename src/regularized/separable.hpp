@@ -1,5 +1,6 @@
 // The user's own separable term in the units of operators, with the checks of what its functions return.
 #pragma once
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -9,11 +10,12 @@
 
 namespace monge {
 
-/// One thread at a time calls the functions. The first exception, which may be that of a wrong result, is kept for
-/// rethrow(): loops of threads must not throw. Afterwards nothing is called, and results are 0.
+/// The first exception, which may be that of a wrong result, is kept for rethrow(): loops of threads must not throw.
+/// Afterwards nothing is called, and results are 0.
 class SeparableFunctions {
  public:
-  /// Problems of one solve share `turn`. Throws invalid_argument unless value(0) is 0.
+  /// One thread at a time calls functions of the user's: problems of one solve share `turn`. It is null where any
+  /// threads may call them. Throws invalid_argument unless value(0) is 0.
   SeparableFunctions(SeparableTerm term, double mass, std::shared_ptr<std::mutex> turn);
 
   bool has_conjugate() const { return static_cast<bool>(term_.conjugate); }
@@ -43,6 +45,8 @@ class SeparableFunctions {
   SeparableTerm term_;
   double mass_, range_ = 1;
   std::shared_ptr<std::mutex> turn_;
+  std::mutex keeping_;
+  std::atomic<bool> failed_ = false;
   std::exception_ptr error_;
 };
 

@@ -277,7 +277,7 @@ class SplittingRun {
     if (terms.hypentropy > 0)
       most += scale.linear(terms.hypentropy) * std::asinh(1 / scale.width(terms.hypentropy_width));
     if (terms.separable) most += terms.separable->value(1);
-    if (values.dual > most * (1 + 1e-6)) throw_no_plan();
+    if (values.dual > most * (1 + 1e-6)) throw_no_plan(terms.separable ? terms.own_name() : nullptr);
   }
 
   void evaluate() {

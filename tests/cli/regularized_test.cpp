@@ -172,6 +172,13 @@ TEST_F(RegularizedProgram, MasksForbidPairs) {
   EXPECT_GT(std::accumulate(plan.begin(), plan.end(), 0.0), 0.99);
 }
 
+TEST_F(RegularizedProgram, SlopesMayBoundEachEntry) {
+  std::string const table = file("slopes.csv", "0,0\n0.02,0\n0.02,inf\n");
+  ASSERT_EQ(regularize({"--regularizer", "slopes", "--slopes", table}).code, 0);
+  EXPECT_EQ(report()["regularizer"]["slopes"], true);
+  for (double const x : numbers("result/plan.npy")) EXPECT_LE(x, 0.02 * (1 + 1e-6));
+}
+
 TEST_F(RegularizedProgram, EndingShortIsCode3WithResults) {
   EXPECT_EQ(regularize({"--regularizer", "none", "--method", "splitting", "--iterations", "3"}).code, 3);
   EXPECT_EQ(report()["status"], "iteration_limit");
@@ -205,6 +212,8 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
            {{"--regularizer", "l1", "--weight", "1"}, "weights: is missing"},
            {{"--regularizer", "l1", "--weight", "1", "--weights", path("flat.npy")}, "l1_weights: is 12 x 2; must be"},
            {{"--regularizer", "mask"}, "mask: is missing"},
+           {{"--slopes", ones}, "slopes: is " + ones + "; is for the regularizer slopes"},
+           {{"--regularizer", "slopes", "--slopes", ones}, "slopes: is 12 x 1; must be k x 2"},
            {{"--regularizer", "mask", "--mask", mask(1)}, "cost: row 0 has mass"},
            {{"--plan", path("flat.npy"), "--method", "splitting"}, "plan: is 12 x 2; must be"},
            {{"--plan", path("C.npy"), "--method", "newton"}, "plan: is given; must not be with method newton"},

@@ -629,6 +629,24 @@ def test_a_term_of_ones_own_has_a_certificate(rng):
     np.testing.assert_array_equal(batch[0].plan, result.plan)
 
 
+def test_a_table_of_slopes_has_the_plan_of_its_functions(rng):
+    cost = rng.random((12, 10))
+    capacity = np.array([[0, 0], [MOST, 0], [MOST, np.inf]])
+    expected = monge.solve_regularized(cost, separable=CAPACITY, tol=1e-5)
+    result = monge.solve_regularized(cost, slopes=capacity, tol=1e-5)
+    assert result.converged and result.value == pytest.approx(expected.value, rel=3e-5)
+    np.testing.assert_array_equal(
+        monge.solve_regularized_batch([cost, cost.T], slopes=capacity, tol=1e-5)[0].plan, result.plan
+    )
+    # A line is a quadratic term; float32 and strided tables are read as they are.
+    line = np.asfortranarray([[0, 0], [1, 0.25]], dtype=np.float32)
+    quadratic = monge.solve_regularized(cost, quadratic=0.25, tol=1e-6, method="splitting")
+    assert monge.solve_regularized(cost, slopes=line, tol=1e-6).value == pytest.approx(quadratic.value, rel=3e-6)
+    x = rng.random((12, 2))
+    of_points = monge.solve_regularized_sample(x, x[:10], slopes=capacity)
+    assert of_points.converged and of_points.plan.max() <= MOST * (1 + 1e-6)
+
+
 def test_functions_of_ones_own_may_fail(rng):
     cost = rng.random((12, 10))
 
@@ -695,6 +713,10 @@ def test_bad_arguments_say_what_they_may_be(rng):
         ({"mask": np.zeros(SHAPE)}, ValueError, r"."),
         ({"separable": np.sqrt}, TypeError, r"^separable: is .*; must be a SeparableTerm"),
         ({"separable": CAPACITY, "quadratic": 1.0}, NotImplementedError, r"^separable: is given with quadratic"),
+        ({"slopes": [[0.0, 1.0], [1.0, 0.0]]}, ValueError, r"^slopes: row 1 has the slope 0; must be at least 1"),
+        ({"slopes": [0.0, 1.0]}, ValueError, r"^slopes: "),
+        ({"slopes": [[0.0, 1.0]], "quadratic": 1.0}, NotImplementedError, r"^slopes: is given with quadratic"),
+        ({"slopes": [[0.0, 1.0]], "separable": CAPACITY}, ValueError, r"^slopes: is given with separable"),
         ({"plan_init": np.ones((2, 2))}, ValueError, r"^plan_init: is 2 x 2; must be 11 x 9"),
         ({"plan_init": np.full(SHAPE, np.nan)}, ValueError, r"^plan_init: entry \(0, 0\) is nan; must be finite"),
         ({"plan_init": 98 / 99 - np.arange(99).reshape(SHAPE) / 98}, ValueError, r"^plan_init: entry \(10, 8\) is -0"),

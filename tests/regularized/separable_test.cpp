@@ -1,4 +1,4 @@
-// solve_regularized() with a separable term of the user's own, whose functions are those of terms with known plans.
+// solve_regularized() with a separable term of the user's own: functions, of terms with known plans, and slope tables.
 #include <atomic>
 #include <cmath>
 #include <limits>
@@ -6,6 +6,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -299,7 +300,189 @@ TEST_P(SeparableOnCuda, IsRefused) {
   Regularizer h;
   h.separable = capacity(1);
   EXPECT_EQ(message_of(h, options(1e-4), ErrorCode::unsupported),
-            "separable: is given; must be solved on the CPU, since a GPU cannot call its functions");
+            "separable: is given; must be solved on the CPU, or be a table of slopes, as GPUs call no function");
+}
+
+/// The slope of phi is `at_0` + `rise` x up to the mass `bend`, and `after` from there to the mass `most`.
+struct Ramp {
+  double at_0 = 3, rise = 400, bend = 0.01, after = 10, most = 0.05;
+
+  std::vector<double> table() const {
+    return {0, at_0, bend, at_0 + rise * bend, bend, after, most, after, most, kInfinity};
+  }
+  double phi(double x) const {
+    double const low = std::min(x, bend);
+    return at_0 * low + rise * low * low / 2 + after * (x - low);
+  }
+  double prox(double step, double v) const {
+    double const low = (v - step * at_0) / (1 + step * rise);
+    if (low <= bend) return std::max(low, 0.0);
+    return std::clamp(v - step * after, bend, most);
+  }
+  double conjugate(double z) const {
+    if (z <= at_0) return 0;
+    if (z <= at_0 + rise * bend) return (z - at_0) * (z - at_0) / (2 * rise);
+    return z <= after ? z * bend - phi(bend) : z * most - phi(most);
+  }
+  SeparableTerm functions() const {
+    SeparableTerm term;
+    term.prox = [ramp = *this](double step, std::span<double const> v, std::span<double> x) {
+      for (std::size_t k = 0; k < v.size(); ++k) x[k] = ramp.prox(step, v[k]);
+    };
+    term.value = each([ramp = *this](double x) { return ramp.phi(x); });
+    term.conjugate = each([ramp = *this](double z) { return ramp.conjugate(z); });
+    return term;
+  }
+};
+
+/// Numbers with a plan: the table must not die before it.
+MatrixView table_view(std::vector<double> const& table) {
+  return {table.data(), std::ssize(table) / 2, 2};
+}
+
+class Slopes : public Separable {
+ protected:
+  double rounding() const { return is_float64() ? 1e-12 : 1e-4; }
+};
+MONGE_FOR_EACH_OF(Slopes, (std::vector<oracle::Target>{{DeviceType::cpu, Precision::float32},
+                                                       {DeviceType::cpu, Precision::float64},
+                                                       {DeviceType::cuda, Precision::float32},
+                                                       {DeviceType::cuda, Precision::float64}}));
+
+/// The oracle is the CPU in float64 with functions of the same phi. Of 1030 x 1000 entries, X may stay in the shared
+/// memory of a GPU. Tolerances: TermsOfTheLibraryHaveTheirPlan; the large problem sums 600 times as many entries.
+TEST_P(Slopes, TableHasThePlanOfItsFunctions) {
+  Context const cpu = Context::cpu(2);
+  for (auto const& [n, m, iterations, of_plan, of_value] :
+       {std::tuple{40, 33, 100, 4.0, 1e3}, {37, 50, 61, 4.0, 1e3}, {1030, 1000, 41, 4.0, 1e5}}) {
+    for (bool const with_l1 : {false, true}) {
+      SCOPED_TRACE(testing::Message() << n << " x " << m << (with_l1 ? ", l1" : ""));
+      Case const problem = scrambled(n, m);
+      Ramp ramp;
+      if (n > 1000) ramp = {.at_0 = 1, .rise = 1e5, .bend = 1e-4, .after = 20, .most = 0.01};
+      std::vector<double> weights(problem.cost.size());
+      for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = static_cast<double>(k % 3);
+      std::vector<double> const table = ramp.table();
+      Regularizer by_table, by_functions;
+      by_table.slopes = table_view(table);
+      by_functions.separable = ramp.functions();
+      if (with_l1) {
+        for (Regularizer* const h : {&by_table, &by_functions}) {
+          h->l1 = 2;
+          h->l1_weights = {weights.data(), problem.n, problem.m};
+        }
+      }
+      RegularizedOptions given = options(0);
+      given.iterations = iterations;
+      RegularizedPlan const plan = solve(problem, by_table, given);
+      given.precision = Precision::float64;
+      RegularizedPlan const expected =
+          solve_regularized(cpu, problem.matrix(), problem.p, problem.q, by_functions, given);
+      std::vector<double> const x = dense(plan), y = dense(expected);
+      double largest = 0;
+      for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::abs(x[k] - y[k]));
+      EXPECT_LE(largest, of_plan * rounding());
+      EXPECT_GT(expected.report().regularization, 0);
+      EXPECT_NEAR(plan.report().regularization, expected.report().regularization, of_value * rounding());
+      EXPECT_NEAR(plan.report().dual, expected.report().dual, of_value * rounding());
+    }
+  }
+}
+
+/// Without a last slope of +infinity the table ends at the largest entry that a plan can have, so the conjugate is
+/// finite; the certificate of a term that is linear from some mass on must still close.
+TEST_P(Slopes, CertificatesClose) {
+  Case const problem = scrambled(30, 25);
+  for (std::vector<double> const& table : {std::vector<double>{0, 2},         // linear
+                                           {0, 0, 100, 3000},                 // 15 x^2, beyond all masses
+                                           {0, 0, 0.02, 6, 0.02, 8},          // Huber with a step
+                                           {0, 0, 0.05, 0, 0.05, kInfinity},  // a capacity
+                                           Ramp().table()}) {
+    for (bool const accelerate : {false, true}) {
+      SCOPED_TRACE(testing::Message() << table.size() << " numbers, last slope " << table.back());
+      Regularizer h;
+      h.slopes = table_view(table);
+      RegularizedOptions given = options(3e-4);
+      given.accelerate = accelerate;
+      RegularizedPlan const plan = solve(problem, h, given);
+      RegularizedReport const& report = plan.report();
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(std::abs(report.gap), 3e-4 * (report.primal - 4 * 512));
+      if (table.back() == kInfinity) {
+        for (double const x : dense(plan)) EXPECT_LE(x, table[table.size() - 2] * (1 + 1e-6));
+      }
+      std::vector<RegularizedProblem> const batch(3, {problem.matrix(), problem.p, problem.q, h});
+      for (RegularizedPlan const& other : solve_regularized_batch(context(), batch, given))
+        EXPECT_EQ(dense(other), dense(plan));
+    }
+  }
+  Regularizer known, own;
+  std::vector<double> const line = {0, 0, 100, 3000};
+  known.quadratic = 30;
+  own.slopes = table_view(line);
+  RegularizedOptions given = options(3e-4);
+  given.method = RegularizedMethod::splitting;
+  RegularizedReport const expected = solve(problem, known, given).report(), found = solve(problem, own, given).report();
+  EXPECT_NEAR(found.primal, expected.primal, 6e-4 * (expected.primal - 4 * 512));
+}
+
+TEST_P(Slopes, OnePointTakesAllMass) {
+  Case const problem{1, 1, {7}, {2}, {2}};
+  std::vector<double> const table = Ramp{.most = 3}.table();
+  Regularizer h;
+  h.slopes = table_view(table);
+  RegularizedReport const report = solve(problem, h, options(1e-4)).report();
+  EXPECT_EQ(report.status, Status::converged) << report.message;
+  EXPECT_NEAR(report.regularization, Ramp().phi(2), 1e-3 * Ramp().phi(2));
+}
+
+TEST_P(Slopes, WrongTablesAreErrors) {
+  auto const message = [&](std::vector<double> const& table) {
+    Regularizer h;
+    h.slopes = table_view(table);
+    return message_of(h, options(1e-4));
+  };
+  EXPECT_EQ(message({0, 1, 2, 3}), "");
+  EXPECT_EQ(message({1, 1, 2, 3}), "slopes: row 0 has the mass 1; must be 0");
+  EXPECT_EQ(message({0, 1, 2, 3, 1, 4}), "slopes: row 2 has the mass 1; must be at least 2, that of the row before");
+  EXPECT_EQ(message({0, 1, 2, 0.5}), "slopes: row 1 has the slope 0.5; must be at least 1, that of the row before");
+  EXPECT_EQ(message({0, -1, 2, 0}), "slopes: entry 0 is -1; slopes must be >= 0");
+  EXPECT_EQ(message({0, 1, kNaN, 2}), "slopes: entry 1 is nan; masses must be finite and >= 0");
+  std::string const late =
+      "slopes: row 1 has the slope inf; must be finite, except in a last row with the mass of the "
+      "row before";
+  EXPECT_EQ(message({0, 1, 2, kInfinity}), late);
+  EXPECT_EQ(message({0, 1, 0, kInfinity, 0, kInfinity}), late);
+  // 12 x 9 entries of at most 0.01 have no mass of 4.
+  EXPECT_EQ(message({0, 0, 0.01, 0, 0.01, kInfinity}),
+            "slopes: leaves no plan with these marginals on the pairs that cost and mask allow; must leave one");
+
+  Regularizer h;
+  std::vector<double> const table = {0, 1, 2, 3};
+  h.slopes = {table.data(), 4, 1};
+  EXPECT_EQ(message_of(h, options(1e-4)), "slopes: is 4 x 1; must be k x 2, a mass and a slope in each row");
+  h.slopes = table_view(table);
+  h.hypentropy = 0.5;
+  EXPECT_EQ(message_of(h, options(1e-4), ErrorCode::unsupported),
+            "slopes: is given with hypentropy, which is 0.5; must be alone or with l1 and mask");
+  h.hypentropy = 0;
+  RegularizedOptions given;
+  given.method = RegularizedMethod::newton;
+  EXPECT_EQ(message_of(h, given, ErrorCode::unsupported),
+            "slopes: is given; must not be with method newton, which knows a quadratic term");
+  if (GetParam().device == DeviceType::cpu) {
+    h.separable = capacity(1);
+    EXPECT_EQ(message_of(h, options(1e-4)), "slopes: is given with separable; must be given without");
+  }
+}
+
+/// 12 x 9 entries of at most 0.01 have no mass of 4. The functions do not say so: this phi is 0 above, too.
+TEST_P(Separable, TermsWithoutPlanAreNamed) {
+  Regularizer h;
+  h.separable = capacity(0.01);
+  h.separable.value = each([](double) { return 0; });
+  EXPECT_EQ(message_of(h, options(1e-4)),
+            "separable: leaves no plan with these marginals on the pairs that cost and mask allow; must leave one");
 }
 
 }  // namespace

@@ -134,6 +134,12 @@ void RegularizedCosts::finish() {
   terms_.group = device_group_.data();
   terms_.group_begin = device_group_begin_.data();
   terms_.group_weight = group_weight_.data();
+  if (!given_.slopes) return;
+  slopes_ = given_.slopes->in_units(scale_.mass, scale_.range);
+  slope_mass_ = uploaded(runtime_, slopes_->mass);
+  slope_ = uploaded(runtime_, slopes_->slope);
+  slope_value_ = uploaded(runtime_, slopes_->value);
+  terms_.slopes = {slope_mass_.data(), slope_.data(), slope_value_.data(), slopes_->view().size};
 }
 
 void RegularizedCosts::set_means(CostSurvey const& survey) {

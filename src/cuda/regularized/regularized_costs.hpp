@@ -1,6 +1,7 @@
 // The costs of a regularised problem, and its groups. Matrices are read in place on the device, or copied there once;
 // points are packed (geometry/point_cost.hpp).
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "cuda/geometry/cost_survey.hpp"
@@ -36,6 +37,8 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   RowOrder order() const;
   /// The terms of h, in units of the costs inside.
   EntryTerms const& terms() const { return terms_; }
+  /// The table of a term of slopes, in the same units; null without that term.
+  SlopeTable const* slopes() const { return slopes_ ? &*slopes_ : nullptr; }
   /// Where groups begin in the order of rows, and the end; empty without groups.
   std::vector<int> const& group_begin() const { return group_begin_; }
   Points const& of(Side side) const { return of_[side_index(side)]; }
@@ -58,6 +61,8 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   std::vector<int> row_, group_begin_;
   DeviceArray<int> device_row_, device_group_, device_group_begin_;
   DeviceArray<double> group_weight_;
+  std::optional<SlopeTable> slopes_;  // In units of the costs inside.
+  DeviceArray<double> slope_mass_, slope_, slope_value_;
   // Memory of the survey.
   DeviceArray<double> shares_;
   DeviceArray<unsigned char> scratch_;

@@ -178,6 +178,7 @@ __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& ar
 
 /// The contribution of an entry to h, without the norm of its group.
 __device__ __forceinline__ double entry_term(EntryTerms const& terms, double x) {
+  if (terms.slopes.size > 0) return terms.slopes.phi(x);
   double value = terms.quadratic / 2 * x * x;
   if (terms.hypentropy > 0)
     value += terms.hypentropy *
@@ -187,6 +188,7 @@ __device__ __forceinline__ double entry_term(EntryTerms const& terms, double x) 
 
 /// sup over x >= 0 of z x - entry_term(x), for z > 0.
 __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, double z) {
+  if (terms.slopes.size > 0) return terms.slopes.conjugate(z);
   if (terms.hypentropy == 0) return z * z / (2 * terms.quadratic);
   if (terms.quadratic == 0) {
     double const root = sinh(z / terms.hypentropy / 2);

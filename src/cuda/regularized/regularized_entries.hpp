@@ -66,8 +66,9 @@ struct EntryTerms {
   int const* group = nullptr;  // Of each kGroupRows rows; null without group lasso.
   int const* group_begin = nullptr;
   double const* group_weight = nullptr;
+  SlopeTableView slopes;  // Size 0 without that term, which stands alone.
 
-  MONGE_HOST_DEVICE bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
+  MONGE_HOST_DEVICE bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0 || slopes.size > 0; }
 };
 inline constexpr int kGroupRows = 4;
 

@@ -49,6 +49,8 @@ auto with_prox(DataType scalar, SplittingProx prox, Function&& function) {
         return function.template operator()<T, group>();
       case group_hypentropy:
         return function.template operator()<T, group_hypentropy>();
+      case slopes:
+        return function.template operator()<T, slopes>();
       default:
         return function.template operator()<T, hypentropy>();
     }

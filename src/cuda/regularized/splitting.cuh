@@ -64,6 +64,26 @@ __device__ __forceinline__ double rounded_product(double x, double y) {
   return __dmul_rn(x, y);
 }
 
+/// The prox of entries without groups.
+template <class T, SplittingProx kProx>
+struct UngroupedProx {
+  EntryProx<T> entry;
+  Polyline<T> table;
+
+  __device__ __forceinline__ UngroupedProx(SplittingArguments const& arguments, SplittingParameters const& parameters)
+      : entry{static_cast<T>(parameters.shrink), static_cast<T>(parameters.hypentropy),
+              static_cast<T>(parameters.width)},
+        table{static_cast<T const*>(arguments.prox_table),
+              static_cast<T const*>(arguments.prox_table) + arguments.prox_points, arguments.prox_points} {}
+  /// For v >= 0.
+  __device__ __forceinline__ T operator()(T v) const {
+    if constexpr (kProx == SplittingProx::shrink) return rounded_product(v, entry.shrink);
+    if constexpr (kProx == SplittingProx::hypentropy) return entry(v);
+    if constexpr (kProx == SplittingProx::slopes) return v > 0 ? table(v) : T(0);
+    return v;
+  }
+};
+
 template <class T>
 __device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
   if constexpr (sizeof(T) == 4) {
@@ -350,8 +370,8 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   }
   if (share.block == 0 && thread == 0) arguments.state->before = arguments.state->alpha;
   SplittingParameters const parameters = *arguments.parameters;
-  T const step = static_cast<T>(parameters.step), shrink = static_cast<T>(parameters.shrink);
-  EntryProx<T> const prox{shrink, static_cast<T>(parameters.hypentropy), static_cast<T>(parameters.width)};
+  T const step = static_cast<T>(parameters.step);
+  UngroupedProx<T, kProx> const prox(arguments, parameters);
   T phi[kVectors][kPerVector], row_sum[kVectors][kPerVector];
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -399,18 +419,17 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       }
     }
     if constexpr (kProx == SplittingProx::group) {
-      shrink_groups(value, groups, block.is_divided, shrink, group_sums + k % 2 * threads * kVectors,
+      shrink_groups(value, groups, block.is_divided, prox.entry.shrink, group_sums + k % 2 * threads * kVectors,
                     cluster_parts[k % 2]);
     }
     if constexpr (kProx == SplittingProx::group_hypentropy)
-      solve_groups(value, groups, has, block.is_divided, prox, group_sums, cluster_parts, turn);
+      solve_groups(value, groups, has, block.is_divided, prox.entry, group_sums, cluster_parts, turn);
     T column_sum = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
       for (int e = 0; e < kPerVector; ++e) {
-        if constexpr (kProx == SplittingProx::shrink) value[v][e] = rounded_product(value[v][e], shrink);
-        if constexpr (kProx == SplittingProx::hypentropy) value[v][e] = prox(value[v][e]);
+        if constexpr (!has_groups(kProx)) value[v][e] = prox(value[v][e]);
         row_sum[v][e] += value[v][e];
       }
       column_sum += entry_sum<T>(value[v]);

@@ -12,7 +12,7 @@
 namespace monge::cuda {
 
 /// The proximal step of an entry, as far as kernels differ in it.
-enum class SplittingProx { shrink, group, hypentropy, group_hypentropy };
+enum class SplittingProx { shrink, group, hypentropy, group_hypentropy, slopes };
 constexpr bool has_groups(SplittingProx prox) {
   return prox == SplittingProx::group || prox == SplittingProx::group_hypentropy;
 }
@@ -65,6 +65,8 @@ struct SplittingArguments {
   int const* group_begin = nullptr;      // The first row of each group, and the end.
   double const* group_weight = nullptr;  // w_g
   double* totals = nullptr;              // For each block: the sum of its entries.
+  void* prox_table = nullptr;            // [2][prox_points] in the type of the entries: the Polyline of a slope table.
+  int prox_points = 0;
 };
 
 /// Groups of rows are padded to a multiple of this number.

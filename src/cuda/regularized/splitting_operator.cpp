@@ -33,6 +33,7 @@ SplittingOperator& operator_of(SplittingStep const& step) {
 }
 
 SplittingProx prox_of(RegularizerTerms const& terms) {
+  if (terms.slopes) return SplittingProx::slopes;
   if (terms.hypentropy > 0) return terms.group_lasso > 0 ? SplittingProx::group_hypentropy : SplittingProx::hypentropy;
   return terms.group_lasso > 0 ? SplittingProx::group : SplittingProx::shrink;
 }
@@ -71,14 +72,16 @@ void SplittingOperator::allocate() {
   unsigned char* rounded[2];
   unsigned char* parts[2];
   int* slabs = nullptr;
+  unsigned char* prox_table = nullptr;
+  if (SlopeTable const* const slopes = costs_.slopes()) arguments_.prox_points = slopes->view().size;
   std::int64_t const width = size_of(scalar_);
   auto const part_bytes = [&](SplittingSide const& side) { return side.part_count * side.part_stride * width; };
-  vectors_ =
-      allocate_parts(runtime_, Part{rows.sum, n}, Part{rows.potential, n}, Part{rows.residual, n}, Part{columns.sum, m},
-                     Part{columns.potential, m}, Part{columns.residual, m}, Part{rounded[0], pitch_ * width},
-                     Part{rounded[1], m * width}, Part{arguments_.state, 1}, Part{parameters_, 1}, Part{residual_, 1},
-                     Part{slabs, std::ssize(plan_.slabs)}, Part{arguments_.totals, plan_.blocks()},
-                     Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
+  vectors_ = allocate_parts(
+      runtime_, Part{rows.sum, n}, Part{rows.potential, n}, Part{rows.residual, n}, Part{columns.sum, m},
+      Part{columns.potential, m}, Part{columns.residual, m}, Part{rounded[0], pitch_ * width},
+      Part{rounded[1], m * width}, Part{arguments_.state, 1}, Part{parameters_, 1},
+      Part{prox_table, 2 * arguments_.prox_points * width}, Part{residual_, 1}, Part{slabs, std::ssize(plan_.slabs)},
+      Part{arguments_.totals, plan_.blocks()}, Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
   // Padding has no potential and no residual.
   MONGE_CUDA_TRY(cudaMemsetAsync(vectors_.data(), 0, static_cast<std::size_t>(vectors_.bytes()), runtime_->stream()));
   upload(*runtime_, plan_.slabs.data(), slabs, std::ssize(plan_.slabs) * static_cast<std::int64_t>(sizeof(int)));
@@ -96,6 +99,7 @@ void SplittingOperator::allocate() {
   arguments_.parts = plan_.parts;
   arguments_.cluster = plan_.cluster;
   arguments_.parameters = parameters_;
+  arguments_.prox_table = prox_table;
   arguments_.group = costs_.terms().group;
   arguments_.group_begin = costs_.terms().group_begin;
   arguments_.group_weight = costs_.terms().group_weight;
@@ -121,6 +125,16 @@ void SplittingOperator::set_parameters(double step) {
   SplittingParameters const parameters{step, 1 / (1 + step * terms.quadratic), step * terms.group_lasso,
                                        step * terms.hypentropy, terms.width};
   upload(*runtime_, &parameters, parameters_, sizeof parameters);
+  if (SlopeTable const* const slopes = costs_.slopes()) {
+    std::vector<double> table = slopes->prox_points(step);
+    table.insert(table.end(), slopes->mass.begin(), slopes->mass.end());
+    if (scalar_ == DataType::float64) {
+      upload(*runtime_, table.data(), arguments_.prox_table, std::ssize(table) * size_of(scalar_));
+    } else {
+      std::vector<float> const rounded(table.begin(), table.end());
+      upload(*runtime_, rounded.data(), arguments_.prox_table, std::ssize(rounded) * size_of(scalar_));
+    }
+  }
   step_ = step;
 }
 

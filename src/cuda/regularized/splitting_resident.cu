@@ -15,8 +15,9 @@ constexpr int kReservedBytes = 2048;
 
 template <class T>
 void (*kernel_of(SplittingProx prox))(ResidentArguments, int) {
-  return prox == SplittingProx::hypentropy ? resident_splitting_kernel<T, SplittingProx::hypentropy>
-                                           : resident_splitting_kernel<T, SplittingProx::shrink>;
+  using enum SplittingProx;
+  if (prox == slopes) return resident_splitting_kernel<T, slopes>;
+  return prox == hypentropy ? resident_splitting_kernel<T, hypentropy> : resident_splitting_kernel<T, shrink>;
 }
 
 /// Calls function.operator()<T>().

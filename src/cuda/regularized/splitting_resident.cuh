@@ -72,7 +72,7 @@ __device__ __forceinline__ U of_side(U const (&both)[2], int s) {
 /// Prox of the tile, and the sums of its warps; ends with a barrier of the block.
 template <class T, SplittingProx kProx, SplittingIteration kIteration>
 __device__ __forceinline__ void iterate_tile(ResidentArguments const& arguments, ResidentPlace const& place,
-                                             ResidentTile<T> const& tile, T step, EntryProx<T> const& prox) {
+                                             ResidentTile<T> const& tile, T step, UngroupedProx<T, kProx> const& prox) {
   constexpr bool kReadsCosts = kIteration != SplittingIteration::closing;
   constexpr bool kLeavesPlan = kIteration != SplittingIteration::opening;
   constexpr int kPerVector = ResidentTile<T>::kPerVector, kWarpRows = ResidentTile<T>::kWarpRows;
@@ -117,7 +117,7 @@ __device__ __forceinline__ void iterate_tile(ResidentArguments const& arguments,
         if constexpr (kReadsCosts) sum = fused(-step, cost[k][e], sum);
         sum += phi[e] + psi;
         value[e] = has_rows && sum > 0 ? sum : T(0);
-        value[e] = kProx == SplittingProx::hypentropy ? prox(value[e]) : rounded_product(value[e], prox.shrink);
+        value[e] = prox(value[e]);
         row_sum[e] += value[e];
       }
       column_sum[k] = entry_sum<T>(value);
@@ -256,8 +256,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   double alpha = problem.state->alpha;
   SplittingParameters const parameters = *problem.parameters;
   T const step = static_cast<T>(parameters.step);
-  EntryProx<T> const prox{static_cast<T>(parameters.shrink), static_cast<T>(parameters.hypentropy),
-                          static_cast<T>(parameters.width)};
+  UngroupedProx<T, kProx> const prox(problem, parameters);
   __syncthreads();
   for (int k = 0; k < count; ++k) {
     using enum SplittingIteration;
