@@ -21,12 +21,13 @@ namespace monge {
 /// How an exact solve ended.
 enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
-  precision_limit,  ///< The pass found no better pair, but the gap exceeds a millionth of the cost of the plan: the
-                    ///< tolerance is relative to the largest cost. The plan costs at most the gap more than the
-                    ///< optimum.
+  precision_limit,  ///< The pass found no better pair, but the gap and what rounding may hide of it exceed a millionth
+                    ///< of the cost of the plan: other costs are far larger. The message has their sum, which is the
+                    ///< most that the plan costs above the optimum.
   round_limit,      ///< `rounds` passes did not prove the plan optimal. It has the given marginals, and costs at most
                     ///< the gap more than the optimum.
-  stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the dual value is a bound.
+  stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the potentials are feasible and
+                    ///< have the best dual value so far, a lower bound of the optimum.
 };
 constexpr auto names_of(ExactStatus) {
   using enum ExactStatus;
@@ -47,9 +48,10 @@ struct ExactPlan;
 
 /// Options of solve_exact().
 struct ExactOptions {
-  /// A plan is optimal if each C_ij - f_i - g_j is at least -tolerance times ExactReport::cost_scale, and the gap at
-  /// most 1e-6 sum_ij P_ij |C_ij| + tolerance sum_ij P_ij (|f_i| + |g_j|). > 0; below 1e-14 rounding may prevent a
-  /// proof.
+  /// A plan is optimal if each C_ij - f_i - g_j is at least -tolerance times the largest potential, or
+  /// ExactReport::cost_scale if that is less, and if the gap and what rounding may hide of it are at most
+  /// 1e-6 sum_ij P_ij |C_ij| + tolerance times the mass and the mean of the least costs of some rows. > 0; below 1e-14
+  /// rounding may prevent a proof.
   double tolerance = 1e-12;
   /// Candidates of each row and of each column at the start, >= 1.
   int candidates = 12;
@@ -64,7 +66,9 @@ struct ExactOptions {
   /// Partial transport: the mass of the plan, > 0 and at most the smaller total. Infinity: all of it.
   double mass = std::numeric_limits<double>::infinity();
 
-  VectorView f = {};  ///< Warm start (n), with g: potentials of this problem or of one like it. Finite where a_i > 0.
+  /// Warm start (n), with g (m): potentials of this problem or of one like it. Finite where a_i > 0. A start with
+  /// entries above a thousand times the costs has no effect.
+  VectorView f = {};
   VectorView g = {};  ///< Warm start (m).
   /// Warm start: the plan of an earlier problem with as many rows and columns. Its pairs are the first basis, and its
   /// potentials replace f and g where these are empty. With equal weights the plan is feasible at once. The object must

@@ -12,7 +12,19 @@ from ._divergence import sinkhorn_divergence
 from ._exact import ExactResult, exact_options
 from ._exact import run as run_exact
 from ._followed import requires_gradient
-from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, UNEQUAL_TOTALS_OF_EXACT, calls, lower_name, number, shown, truth
+from ._names import (
+    MATRIX,
+    MOST,
+    POINTS,
+    UNEQUAL_TOTALS,
+    UNEQUAL_TOTALS_OF_EXACT,
+    calls,
+    lower_name,
+    number,
+    shown,
+    truth,
+    whole,
+)
 from ._plan_result import PlanResult
 from ._problem import (
     Problem,
@@ -613,7 +625,11 @@ def smooth_ot_dual(
     return (result.plan, {"alpha": alpha, "beta": beta, "res": result}) if log else result.plan
 
 
-def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any) -> ExactResult:
+def _emd(
+    a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, threads: int | str
+) -> ExactResult:
+    if isinstance(threads, str) and threads != "max":
+        raise ValueError(f'numThreads: is {shown(threads)}; must be a number of threads or "max"')
     a, b = _weights(a), _weights(b)
     if not truth("check_marginals", check_marginals) and a is not None and b is not None:
         if any(map(requires_gradient, (a, b))):
@@ -622,7 +638,8 @@ def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any) -> 
             row, column = read("a", a), read("b", b)
             totals = (float(on_host(side).sum(dtype=np.float64)) for side in (row, column))
             b = column * (next(totals) / next(totals))
-    return run_exact(matrix_problem(M, a, b), {}, potentials_init)
+    n_threads = None if isinstance(threads, str) else whole("numThreads", threads, 1, MOST)
+    return run_exact(matrix_problem(M, a, b), {}, potentials_init, n_threads)
 
 
 def _emd_log(result: ExactResult, center_dual: Any) -> Log:
@@ -645,7 +662,7 @@ def emd(
     numItermax: int = 100000,
     log: bool = False,
     center_dual: bool = True,
-    numThreads: int | str = 1,
+    numThreads: int | str = "max",
     check_marginals: bool = True,
     potentials_init: tuple[Any, Any] | None = None,
 ) -> Any:
@@ -658,11 +675,12 @@ def emd(
         center_dual: Whether u and v get equal sums under the weights.
         check_marginals: False scales b to the total of a, whatever its total is.
         potentials_init: (u, v), a warm start.
-        numItermax, numThreads: Have no effect: the solve ends with a proof, on all cores.
+        numItermax: Has no effect: the solve ends with a proof.
+        numThreads: Threads on the CPU, or "max": one for each core.
 
     Errors are those of :func:`solve_exact`.
     """
-    result = _emd(a, b, M, check_marginals, potentials_init)
+    result = _emd(a, b, M, check_marginals, potentials_init, numThreads)
     return (result.plan, _emd_log(result, center_dual)) if truth("log", log) else result.plan
 
 
@@ -721,7 +739,7 @@ def emd2(
     log: bool = False,
     return_matrix: bool = False,
     center_dual: bool = True,
-    numThreads: int | str = 1,
+    numThreads: int | str = "max",
     check_marginals: bool = True,
     potentials_init: tuple[Any, Any] | None = None,
 ) -> Any:
@@ -733,7 +751,7 @@ def emd2(
     columns = [b] if getattr(b, "ndim", 1) == 1 else [b[:, k] for k in range(b.shape[1])]
 
     def of(column: Any) -> Any:
-        result = _emd(a, column, M, check_marginals, potentials_init)
+        result = _emd(a, column, M, check_marginals, potentials_init, numThreads)
         if not truth("log", log) and not truth("return_matrix", return_matrix):
             return result.value
         entries = _emd_log(result, center_dual)

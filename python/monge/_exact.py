@@ -106,8 +106,9 @@ class ExactResult(SparsePlanResult):
 
     P minimises <M, P>, or the objective with penalties, and has at most n + m - 1 entries (n + m with penalties).
     Status "optimal" is a proof: no pair of points has a cost below the sum of its potentials. With "precision_limit" the
-    same holds to rounding of the largest cost, but the report's `gap` is above a millionth of the cost of P. Arrays have the
-    framework, dtype and device of M or X_a. A pickle holds the result; nothing is solved again.
+    same holds to rounding of the largest cost, but the gap, with what rounding hides of it, is above a millionth of the
+    cost of P. Arrays have the framework, dtype and device of M or X_a. A pickle holds the result; nothing is solved
+    again.
 
     If tensors of PyTorch that require gradients were given, ``value`` has the derivatives of the optimum. The plan is
     locally constant in costs and points: what is made of it (plan, entries, marginals, products, averages, maps) has
@@ -225,14 +226,21 @@ def run(
         raise TypeError(f"start: is {shown(start)}; must be an ExactResult")
     potentials = pair_of_potentials(potentials_init)
     plan = None if start is None else _core.ExactPlan(*(getattr(start._made, name) for name in _MADE))
-    with watching(progress, options.get("rounds", _ALWAYS_ROUNDS), "pass", text) as watch:
-        plan = _core.solve_exact(
-            problem.place.session(n_threads), problem.geometry, problem.a, problem.b, *potentials, plan, options, watch
-        )
-    if plan.report.status in ("round_limit", "precision_limit"):
-        warn(f"the exact solver has no proof: {plan.report.message}")
-    arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
-    return ExactResult(problem, options, _Made(plan.report, *arrays))
+    def result(plan: _core.ExactPlan) -> ExactResult:
+        arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
+        return ExactResult(problem, options, _Made(plan.report, *arrays))
+
+    try:
+        with watching(progress, options.get("rounds", _ALWAYS_ROUNDS), "pass", text) as watch:
+            session = problem.place.session(n_threads)
+            made = _core.solve_exact(session, problem.geometry, problem.a, problem.b, *potentials, plan, options, watch)
+    except KeyboardInterrupt as interrupt:
+        if hasattr(interrupt, "result"):
+            interrupt.result = result(interrupt.result)
+        raise
+    if made.report.status in ("round_limit", "precision_limit"):
+        warn(f"the exact solver has no proof: {made.report.message}")
+    return result(made)
 
 
 def exact_options(options: Mapping[str, Any], unbalanced: Any, tol: float | None) -> dict[str, Any]:
@@ -271,7 +279,8 @@ def solve_exact(
             of cost 2 rho or less, P 1 <= a and P^T 1 <= b. The library's names are `penalty_a` and `penalty_b`.
         mass: Partial transport: the total of P, at most the smaller total, with P 1 <= a and P^T 1 <= b.
             The report's `mass_price` is the derivative of the value by it.
-        potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it.
+        potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it. A start
+            with entries above a thousand times the costs has no effect.
         start: A result of the same shape, a warm start: its pairs and, without `potentials_init`, its potentials. Each
             problem of a sequence starts from the result before; with the same weights the search goes on from its plan.
         n_threads: Threads on the CPU, by default one for each core.
@@ -290,6 +299,8 @@ def solve_exact(
         ValueError, TypeError: An argument is wrong, or forbidden pairs leave no plan.
         NotImplementedError: The device does not offer what was asked.
         MemoryError, RuntimeError: Memory ran out; the device failed.
+        KeyboardInterrupt: Ctrl-C. Its attribute `result` is the result so far, with status "stopped": potentials, and
+            in the report their lower bound, `dual`.
 
     >>> import monge
     >>> result = monge.solve_exact([[0.0, 3.0, 1.0], [2.0, 1.0, 2.0]], a=[2, 2], b=[1, 1, 2])

@@ -42,7 +42,7 @@ std::shared_ptr<ExactPlan> solve(std::shared_ptr<Session> const& session, std::s
   auto plan = session->run([&](Context const& context) {
     return std::make_shared<ExactPlan>(solve_exact(context, geometry->geometry(), weights_a, weights_b, options));
   });
-  watch.rethrow();
+  watch.rethrow(nb::cast(plan));
   return plan;
 }
 

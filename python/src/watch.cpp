@@ -17,4 +17,14 @@ bool Watch::goes_on(std::function<nb::object()> const& state) {
   }
 }
 
+void Watch::rethrow(nb::object const& result) {
+  if (!error_) return;
+  try {
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  } catch (nb::python_error& error) {
+    if (result.is_valid() && error.matches(PyExc_KeyboardInterrupt)) error.value().attr("result") = result;
+    throw;
+  }
+}
+
 }  // namespace monge::python

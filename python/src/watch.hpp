@@ -23,10 +23,9 @@ class Watch {
     return [this](State const& state) { return goes_on([&] { return nb::cast(state); }); };
   }
 
-  /// Throws the exception of a signal or of the progress function.
-  void rethrow() {
-    if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
-  }
+  /// Throws the exception of a signal or of the progress function. A KeyboardInterrupt gets `result` as its attribute
+  /// of this name.
+  void rethrow(nb::object const& result = {});
 
  private:
   using Clock = std::chrono::steady_clock;

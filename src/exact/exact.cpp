@@ -42,6 +42,8 @@ constexpr int kFullSweeps = 20;
 constexpr double kSameTotals = 1e-6;
 /// The largest gap of an optimal plan, as a share of its cost.
 constexpr double kMostGap = 1e-6;
+/// A warm start with a potential above this many times the costs of a sample is as good as none.
+constexpr double kMostStart = 1000;
 /// The mass of a point that its pairs do not have counts from this share of its weight: the rounding of their sum.
 constexpr double kSameMass = 1e-12;
 
@@ -176,7 +178,7 @@ class ExactSolve {
   }
 
  private:
-  WarmStart warm_start() const {
+  WarmStart given_start() const {
     if (!options_.start || !options_.f.empty() || !options_.g.empty())
       return validated_warm_start(backend_of(context_), options_.f, options_.g, marginals_);
     WarmStart warm{options_.start->f, options_.start->g};
@@ -187,11 +189,22 @@ class ExactSolve {
     return warm;
   }
 
+  WarmStart warm_start() {
+    WarmStart warm = given_start();
+    if (warm.f.empty()) return warm;
+    double most = 0;
+    for (Arc const& arc : sample()) most = std::max(most, kMostStart * std::abs(arc.cost));
+    auto const fits = [&](double potential) { return std::abs(potential) <= most; };
+    return std::ranges::all_of(warm.f, fits) && std::ranges::all_of(warm.g, fits) ? warm : WarmStart{};
+  }
+
   /// One round. Returns whether it was the last.
   bool improve() {
     Stopwatch search;
     if (goes_on()) simplex_.run([&] { return goes_on(); });
     report_.seconds.search += search.seconds();
+    if (stopped_) report_.status = ExactStatus::stopped;
+    if (stopped_ && report_.rounds > 0) return true;  // Its potentials are those of the last pass.
     Stopwatch pricing;
     bool const stuck = !stopped_ && simplex_.left() > 0;
     if (!stuck) read_potentials();
@@ -203,18 +216,47 @@ class ExactSolve {
       price(offered);
     }
     report_.seconds.pricing += pricing.seconds();
-    if (stopped_) {
-      report_.status = ExactStatus::stopped;
-      return true;
-    }
+    if (stopped_) return true;
     if (stuck) return false;
     report_.status = report_.worst_reduced_cost >= -tolerance() ? ExactStatus::optimal : ExactStatus::round_limit;
-    if (report_.status == ExactStatus::optimal || report_.rounds >= options_.rounds) return true;
+    if (report_.rounds >= options_.rounds) return true;
+    if (report_.status == ExactStatus::optimal) {
+      Proof const proof = proof_of(simplex_.entries());
+      if (std::exchange(has_small_potentials_, true) || proof.rounding <= proof.allowed) return true;
+      start(std::vector(at(m_), 0.0), pairs_of_basis());
+      return false;
+    }
     simplex_.add(offered);
     return false;
   }
 
-  double tolerance() const { return options_.tolerance * report_.cost_scale; }
+  /// The gap of the plan, the rounding of reduced costs in it, and how much an optimal plan may have.
+  struct Proof {
+    double gap, rounding, allowed;
+    bool holds(double hidden) const { return gap + rounding + hidden <= allowed; }
+  };
+
+  Proof proof_of(std::vector<PlanEntry> const& entries) {
+    CompensatedSum gap;
+    Proof proof{};
+    for (PlanEntry const& entry : entries) {
+      double const value = masses_.weight(entry.mass), f = f_[at(entry.row)], g = g_[at(entry.column)];
+      gap.add(value * (entry.cost - f - g));
+      proof.rounding += 0x1p-52 * value * std::abs(entry.cost) + 0x1p-52 * value * std::abs(f) +
+                        0x1p-52 * value * std::abs(g);  // Terms apart, since a sum may overflow.
+      proof.allowed += kMostGap * value * std::abs(entry.cost);
+    }
+    proof.gap = gap.value();
+    if (!proof.holds(hidden_)) proof.allowed += options_.tolerance * marginals_.total_a * mean_of_least();
+    return proof;
+  }
+
+  std::vector<Arc> pairs_of_basis() const {
+    std::vector<PlanEntry> const entries = simplex_.entries();
+    return {entries.begin(), entries.end()};
+  }
+
+  double tolerance() const { return options_.tolerance * std::min(report_.cost_scale, potential_scale_); }
   /// The share of the mass that has no place; all of it before the first candidates.
   double left() const {
     return simplex_.arcs() > 0 ? masses_.weight(simplex_.left()) / masses_.weight(total_of(masses_.a)) : 1;
@@ -348,17 +390,20 @@ class ExactSolve {
     simplex_.add(priced(std::move(arcs)));
     start(!g.empty()         ? g
           : n_ * m_ > kQuick ? entropic_plan(start_options(kQuickSweeps)).g()
-                             : std::vector(at(m_), 0.0));
+                             : std::vector(at(m_), 0.0),
+          first_pairs());
   }
 
-  void start(std::vector<double> g) {
+  std::vector<Arc> first_pairs() { return options_.start ? pairs_of(*options_.start) : std::vector<Arc>{}; }
+
+  void start(std::vector<double> g, std::vector<Arc> const& pairs) {
     double const dustbin = options_.start && is_partial(options_) ? -options_.start->report.mass_price / 2 : 0;
     for (std::size_t j = 0; j < g.size(); ++j) {
       if (masses_.b[j] == 0) g[j] = 0;
       if (is_relaxed(options_)) g[j] = std::min(g[j], lacking_.price[j] - dustbin);
     }
     if (is_relaxed(options_)) g.push_back(dustbin);
-    simplex_.start(g, options_.start ? pairs_of(*options_.start) : std::vector<Arc>{});
+    simplex_.start(g, pairs);
   }
 
   /// The pairs of a plan, which become candidates, and those of the dustbin with the rest of the mass of points.
@@ -395,7 +440,6 @@ class ExactSolve {
                          .method = Method::sinkhorn,
                          .tolerance = kStartError,
                          .iterations = sweeps,
-                         .precision = Precision::float32,
                          .certificate = false,
                          .cache_bytes = kStartCache,
                          .progress = [&](Progress const&) { return goes_on(); }};
@@ -491,8 +535,9 @@ class ExactSolve {
     take(std::move(arcs), plan.g());
   }
 
-  /// A fifth of the mean size of what a sample of the costs has besides terms of one point.
-  double first_eps() {
+  /// Pairs of finite cost of some rows and columns with mass.
+  std::vector<Arc> const& sample() {
+    if (!sample_.empty()) return sample_;
     constexpr std::int64_t kRows = 32, kColumns = 256;
     auto const some = [](std::vector<double> const& weights, std::int64_t most) {
       std::vector<std::int32_t> with_mass, chosen;
@@ -504,18 +549,20 @@ class ExactSolve {
       return chosen;
     };
     std::vector<std::int32_t> const rows = some(reachable_.a, kRows), columns = some(reachable_.b, kColumns);
-    std::vector<Arc> sample;
     for (std::int32_t const i : rows) {
-      for (std::int32_t const j : columns) sample.push_back({i, j, 0});
+      for (std::int32_t const j : columns) sample_.push_back({i, j, 0});
     }
-    sample = priced(std::move(sample));
+    return sample_ = priced(std::move(sample_));
+  }
+
+  /// A fifth of the mean size of what costs have besides terms of one point.
+  double first_eps() {
+    std::vector<Arc> sample = this->sample();
     auto const centre = [&](auto const& point_of, std::int64_t size) {
-      std::vector<double> sum(at(size), 0), count(at(size), 0);
-      for (Arc const& arc : sample) {
-        sum[at(point_of(arc))] += arc.cost;
-        ++count[at(point_of(arc))];
-      }
-      for (Arc& arc : sample) arc.cost -= sum[at(point_of(arc))] / count[at(point_of(arc))];
+      std::vector<double> mean(at(size), 0), count(at(size), 0);
+      for (Arc const& arc : sample) ++count[at(point_of(arc))];
+      for (Arc const& arc : sample) mean[at(point_of(arc))] += arc.cost / count[at(point_of(arc))];
+      for (Arc& arc : sample) arc.cost -= mean[at(point_of(arc))];
     };
     centre([](Arc const& arc) { return arc.row; }, n_);
     centre([](Arc const& arc) { return arc.column; }, m_);
@@ -523,6 +570,18 @@ class ExactSolve {
     for (Arc const& arc : sample) mean += std::abs(arc.cost) / static_cast<double>(sample.size());
     double const least = 1e-6 * report_.cost_scale;
     return std::max(mean / 5, least > 0 ? least : 1.0);
+  }
+
+  /// The mean of the least |C_ij| > 0 of the rows of the sample.
+  double mean_of_least() {
+    std::vector<double> least(at(n_), kInfinity);
+    for (Arc const& arc : sample()) {
+      if (arc.cost != 0) least[at(arc.row)] = std::min(least[at(arc.row)], std::abs(arc.cost));
+    }
+    std::erase(least, kInfinity);
+    double mean = 0;
+    for (double const cost : least) mean += cost / static_cast<double>(least.size());
+    return mean;
   }
 
   /// Appends the largest entries of each row and column. Returns the mean difference of the reduced costs of a row's
@@ -553,7 +612,7 @@ class ExactSolve {
   void take(std::vector<Arc> arcs, std::vector<double> g) {
     std::sort(arcs.begin(), arcs.end());
     simplex_.add(priced(std::move(arcs)));
-    start(std::move(g));
+    start(std::move(g), first_pairs());
   }
 
   /// For each row some pairs of least reduced cost, the least among them; none if all pairs are candidates.
@@ -614,37 +673,61 @@ class ExactSolve {
     return ways;
   }
 
-  /// Finds the largest f that the offered pairs allow, or all candidates if these are all pairs, keeps the offered
-  /// pairs of negative reduced cost, and evaluates the dual.
+  /// Finds the largest f that offered pairs and candidates allow, keeps the offered pairs of negative reduced cost, and
+  /// evaluates the dual.
   void price(std::vector<Arc>& offered) {
     std::vector<double> f = leaving_.price;
     f.resize(at(n_), kInfinity);
     for (double& potential : f) potential -= dustbin_;
+    std::vector<double> v = v_;
+    if (is_relaxed(options_)) v.push_back(dustbin_);
+    std::vector<double> const least = simplex_.least_of_rows(v);
+    for (std::size_t i = 0; i < f.size(); ++i) f[i] = std::min(f[i], least[i]);
     for (Arc const& arc : offered) f[at(arc.row)] = std::min(f[at(arc.row)], arc.cost - v_[at(arc.column)]);
-    if (has_all_candidates_) {
-      std::vector<double> v = v_;
-      if (is_relaxed(options_)) v.push_back(dustbin_);
-      std::vector<double> const least = simplex_.least_of_rows(v);
-      for (std::size_t i = 0; i < f.size(); ++i) f[i] = std::min(f[i], least[i]);
-    }
-    double worst = 0;
+    double worst = 0, scale = 0;
     CompensatedSum dual;
     for (std::int64_t i = 0; i < n_; ++i) {
       if (masses_.a[at(i)] == 0) continue;
       worst = std::min(worst, f[at(i)] - u(i));
+      scale = std::max(scale, std::abs(u(i)));
       dual.add(marginals_.a[at(i)] * f[at(i)]);
     }
-    for (std::int64_t j = 0; j < m_; ++j) dual.add(masses_.b[at(j)] > 0 ? marginals_.b[at(j)] * v_[at(j)] : 0);
+    for (std::int64_t j = 0; j < m_; ++j) {
+      if (masses_.b[at(j)] == 0) continue;
+      scale = std::max(scale, std::abs(v_[at(j)]));
+      dual.add(marginals_.b[at(j)] * v_[at(j)]);
+    }
     if (is_relaxed(options_))
       dual.add(dustbin_ * (masses_.weight(masses_.a[at(n_)]) + masses_.weight(masses_.b[at(m_)])));
+    potential_scale_ = scale;
     report_.worst_reduced_cost = worst;
+    double const hidden = hidden_by_rounding(offered, f);
     std::erase_if(offered, [&](Arc const& arc) { return arc.cost - u(arc.row) - v_[at(arc.column)] >= -tolerance(); });
     if (dual.value() < best_dual_) return;
     best_dual_ = dual.value();
+    hidden_ = hidden;
     f_ = std::move(f);
     g_ = v_;
     f_.push_back(dustbin_);
     g_.push_back(dustbin_);
+  }
+
+  /// How much lower the dual value may be, since rounding in the pass decides which pairs are offered. Pairs that are
+  /// not offered have at least the largest cost that is, less the rounding of both.
+  double hidden_by_rounding(std::vector<Arc> const& offered, std::vector<double> const& f) const {
+    if (has_all_candidates_ || kOffered >= m_) return 0;
+    std::vector<double> largest(at(n_), -kInfinity);
+    std::vector<std::int64_t> count(at(n_), 0);
+    for (Arc const& arc : offered) {
+      ++count[at(arc.row)];
+      largest[at(arc.row)] = std::max(largest[at(arc.row)], arc.cost - v_[at(arc.column)]);
+    }
+    double sum = 0;
+    for (std::int64_t i = 0; i < n_; ++i) {
+      if (count[at(i)] == kOffered)  // Or else all of finite cost are.
+        sum += marginals_.a[at(i)] * std::max(0.0, 2 * hard_->rounding() - (largest[at(i)] - f[at(i)]));
+    }
+    return sum;
   }
 
   double u(std::int64_t row) const { return simplex_.u(static_cast<std::int32_t>(row)) + shift_; }
@@ -681,15 +764,11 @@ class ExactSolve {
   }
 
   /// Entries of the plan, in order. Those of the dustbin become entries of pairs or penalties.
-  /// `most_gap` is the largest gap of an optimal plan.
-  std::vector<PlanEntry> plan_entries(CompensatedSum& penalties, CompensatedSum& gap, double& most_gap) const {
+  std::vector<PlanEntry> plan_entries(CompensatedSum& penalties) const {
     std::vector<PlanEntry> entries = simplex_.entries();
     for (PlanEntry& entry : entries) {
-      double const value = masses_.weight(entry.mass);
-      double const f = f_[at(entry.row)], g = g_[at(entry.column)];
-      gap.add(value * (entry.cost - f - g));
-      most_gap += value * (kMostGap * std::abs(entry.cost) + options_.tolerance * (std::abs(f) + std::abs(g)));
       if (!is_dustbin(entry)) continue;
+      double const value = masses_.weight(entry.mass);
       bool const leaves = entry.row < n_, lacks = entry.column < m_;
       Prices const& prices = leaves ? leaving_ : lacking_;
       std::int32_t const partner = leaves == lacks ? -1 : prices.partner[at(leaves ? entry.row : entry.column)];
@@ -708,15 +787,15 @@ class ExactSolve {
     return entries;
   }
 
-  std::string message() const {
+  std::string message(double rounding) const {
     switch (report_.status) {
       case ExactStatus::optimal:
         return "The plan is optimal.";
       case ExactStatus::precision_limit:
         return fmt::format(
-            "The gap is {:.1e}, above a millionth of the cost of the plan, since costs are up to {:.1e}; forbid the "
-            "largest by inf.",
-            report_.gap, report_.cost_scale);
+            "The gap is {:.1e}, of which rounding hides up to {:.1e}, above a millionth of the cost of the plan, since "
+            "costs are up to {:.1e}; forbid the largest by inf.",
+            report_.gap + rounding, rounding, report_.cost_scale);
       case ExactStatus::round_limit:
         return "The limit of rounds was reached; allow more of them.";
       case ExactStatus::stopped:
@@ -727,10 +806,10 @@ class ExactSolve {
 
   ExactPlan result() {
     ExactPlan plan;
-    CompensatedSum cost, penalties, gap;
-    double most_gap = 0;
-    std::vector<PlanEntry> const entries = plan_entries(penalties, gap, most_gap);
-    if (report_.status == ExactStatus::optimal && gap.value() > most_gap) report_.status = ExactStatus::precision_limit;
+    CompensatedSum cost, penalties;
+    Proof const proof = proof_of(simplex_.entries());
+    std::vector<PlanEntry> const entries = plan_entries(penalties);
+    if (report_.status == ExactStatus::optimal && !proof.holds(hidden_)) report_.status = ExactStatus::precision_limit;
     report_.mass_price = g_.empty() ? 0 : -2 * g_.back();
     f_.resize(at(n_));
     g_.resize(at(m_));
@@ -756,8 +835,8 @@ class ExactSolve {
     report_.transport_cost = cost.value();
     report_.value = cost.value() + penalties.value();
     report_.dual = best_dual_;
-    report_.gap = simplex_.left() == 0 ? gap.value() : std::numeric_limits<double>::quiet_NaN();
-    report_.message = message();
+    report_.gap = simplex_.left() == 0 ? proof.gap : std::numeric_limits<double>::quiet_NaN();
+    report_.message = message(proof.rounding + hidden_);
     report_.seconds.total = watch_.seconds();
     plan.report = std::move(report_);
     return plan;
@@ -777,7 +856,11 @@ class ExactSolve {
   std::optional<HardTransform> hard_;
   ExactReport report_;
   double best_dual_ = -kInfinity;
+  double hidden_ = 0;           // How much lower the rounding of the pass may make it.
+  double potential_scale_ = 0;  // The largest |u_i| or |v_j| of the last round.
+  bool has_small_potentials_ = false;
   bool stopped_ = false;
+  std::vector<Arc> sample_;
   Prices leaving_, lacking_;        // Of rows and columns, in a relaxed problem.
   std::vector<double> v_;           // Potentials of the last round, the simplex method's less shift_ ...
   double shift_ = 0, dustbin_ = 0;  // ... and that of both sides of the dustbin.

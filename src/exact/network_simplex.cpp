@@ -19,6 +19,12 @@ std::int32_t index(std::size_t i) {
   return static_cast<std::int32_t>(i);
 }
 
+double largest_of(std::vector<double> const& values) {
+  double largest = 0;
+  for (double const value : values) largest = std::max(largest, std::abs(value));
+  return largest;
+}
+
 }  // namespace
 
 NetworkSimplex::NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> demand)
@@ -51,7 +57,7 @@ void NetworkSimplex::add(std::vector<Arc> all) {
     arc_row_[k] = all[k].row;
     arc_column_[k] = all[k].column + rows_;
     cost_[k] = all[k].cost;
-    largest_ = std::max(largest_, std::abs(all[k].cost));
+    largest_cost_ = std::max(largest_cost_, std::abs(all[k].cost));
   }
   block_ = std::max<std::size_t>(32, static_cast<std::size_t>(std::sqrt(static_cast<double>(all.size()))));
   next_arc_ = 0;
@@ -60,7 +66,6 @@ void NetworkSimplex::add(std::vector<Arc> all) {
 void NetworkSimplex::start(std::vector<double> const& v, std::vector<Arc> const& pairs) {
   std::ranges::copy(least_of_rows(v), base_.begin());
   std::ranges::copy(v, base_.begin() + rows_);
-  for (double const value : v) largest_ = std::max(largest_, std::abs(value));
   std::vector<double> least(base_.size(), kInfinity);
   for (std::size_t k = 0; k < cost_.size(); ++k)
     least[at(arc_column_[k])] = std::min(least[at(arc_column_[k])], cost_[k] - base_[at(arc_row_[k])]);
@@ -121,8 +126,8 @@ std::vector<std::int32_t> NetworkSimplex::from_the_leaves(std::vector<Arc> const
 /// The first tree. Arcs of the pairs, then arcs of reduced cost 0, each take as much mass as their ends have left. The
 /// remaining mass goes through the root.
 void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
-  double const least = 0x1p-51 * largest_;
   double sum = 0;
+  double const least = 0x1p-51 * largest_of(base_);
   std::vector<Mass> left(supply_);
   left.insert(left.end(), demand_.begin(), demand_.end());
   struct Edge {
@@ -145,6 +150,7 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
     sum += reduced;
     if (reduced <= least) fill(index(k));
   }
+  std::ranges::fill(nodes_, Node());
   // A component hangs by the point that has mass or room left, or else by a row.
   std::vector<char> known(at(root_), 0);
   auto const grow = [&](std::int32_t top) {
@@ -194,7 +200,7 @@ void NetworkSimplex::unlink(std::int32_t node) {
 
 /// The arc of least reduced cost in the next block that has a negative one, or kNone.
 std::int32_t NetworkSimplex::entering() {
-  double const most = -0x1p-46 * largest_;
+  double const most = -0x1p-46 * scale_;
   auto const reduced = [&](std::size_t k) {
     return cost_[k] - potential_[at(arc_row_[k])] - potential_[at(arc_column_[k])];
   };
@@ -264,7 +270,8 @@ void NetworkSimplex::pivot(std::int32_t arc) {
     std::int32_t const node = stack_.back();
     stack_.pop_back();
     nodes_[at(node)].depth = nodes_[at(nodes_[at(node)].parent)].depth + 1;
-    potential_[at(node)] += is_row(node) ? of_rows : -of_rows;
+    double& potential = potential_[at(node)] += is_row(node) ? of_rows : -of_rows;
+    scale_ = std::max(scale_, std::abs(potential));
     for (std::int32_t child = nodes_[at(node)].first_child; child != kNone; child = nodes_[at(child)].next)
       stack_.push_back(child);
   }
@@ -273,6 +280,7 @@ void NetworkSimplex::pivot(std::int32_t arc) {
 
 /// Potentials and depths of the whole tree.
 void NetworkSimplex::find_potentials() {
+  scale_ = 0;
   stack_.assign(1, root_);
   while (!stack_.empty()) {
     std::int32_t const parent = stack_.back();
@@ -283,6 +291,7 @@ void NetworkSimplex::find_potentials() {
       node.closed = parent == root_ ? is_row(child) : nodes_[at(parent)].closed;
       potential_[at(child)] = node.arc != kNone ? cost_[at(node.arc)] - potential_[at(parent)]
                                                 : base_[at(child)] + (is_row(child) ? 0 : price_);
+      scale_ = std::max(scale_, std::abs(potential_[at(child)]));
       stack_.push_back(child);
     }
   }
@@ -290,13 +299,18 @@ void NetworkSimplex::find_potentials() {
 
 void NetworkSimplex::run(std::function<bool()> const& keep_going) {
   constexpr double kMost = std::numeric_limits<double>::max() / 16;
-  double const most = std::min(4 * static_cast<double>(root_) * largest_, kMost);
+  double const most = std::min(4 * static_cast<double>(root_) * std::max(largest_cost_, largest_of(base_)), kMost);
   for (;; price_ *= 4) {
+    std::vector<double> settled = potential_;
     find_potentials();
-    if (!keep_going()) return;
-    for (std::int32_t arc = entering(); arc != kNone; arc = entering()) {
+    bool stops = !keep_going();
+    for (std::int32_t arc = kNone; !stops && (arc = entering()) != kNone;) {
       pivot(arc);
-      if (pivots_ % 1024 == 0 && !keep_going()) return;
+      stops = pivots_ % 1024 == 0 && !keep_going();
+    }
+    if (stops) {
+      potential_ = std::move(settled);
+      return;
     }
     if (left() == 0 || price_ > most) return find_potentials();
   }

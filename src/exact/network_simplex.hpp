@@ -39,10 +39,12 @@ class NetworkSimplex {
 
   /// Adds arcs of finite cost; those that are there stay.
   void add(std::vector<Arc> arcs);
-  /// Begins with potentials v. Each row gets the largest u that its arcs allow, then each column the largest v. `pairs`
-  /// get mass before others if they are among the arcs; the pairs of a tree or forest that has a plan get that plan.
+  /// Begins, once more too, with potentials v. Each row gets the largest u that its arcs allow, then each column the
+  /// largest v. `pairs` get mass before others if they are among the arcs; the pairs of a tree or forest that has a
+  /// plan get that plan.
   void start(std::vector<double> const& v, std::vector<Arc> const& pairs = {});
-  /// Finds the optimum on the arcs. `keep_going` is called now and then; if it returns false, the work ends there.
+  /// Finds the optimum on the arcs. `keep_going` is called now and then; if it returns false, the work ends there, with
+  /// the potentials of the last price that was served to its end: their dual value grows with the price.
   void run(std::function<bool()> const& keep_going);
   /// Mass that has no place.
   Mass left() const;
@@ -86,7 +88,9 @@ class NetworkSimplex {
   std::vector<std::int32_t> arc_row_, arc_column_;  // Sorted by row; columns count from rows_.
   std::vector<double> cost_;
   std::vector<std::int32_t> stack_;
-  double largest_ = 0, price_ = 0;
+  double largest_cost_ = 0;
+  double scale_ = 0;  // The largest |potential| since all were found: a negative reduced cost has no larger rounding.
+  double price_ = 0;
   std::size_t next_arc_ = 0, block_ = 0;
   std::int64_t pivots_ = 0;
 };

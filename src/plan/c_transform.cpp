@@ -55,7 +55,9 @@ std::vector<double> HardTransform::nearest(Side side, std::vector<double> potent
   vectors.read(potential, entropic_->potential(opposite(side)));
   vectors.read(filled(entropic_->size(side), 0), entropic_->potential(side));
 
-  double const unit = unit_of(entropic_->cost_size().centred_bound + range);
+  double const bound = entropic_->cost_size().centred_bound + range;
+  double const unit = unit_of(bound);
+  rounding_ = 0x1p-50 * bound;
   std::int64_t const size = entropic_->size(side), k = indices.columns;
   std::vector<double> largest = filled(size * k, 0);
   entropic_->plan(unit * std::numbers::log2e)->top_k(side, indices, {largest.data(), size, k});

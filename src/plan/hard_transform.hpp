@@ -18,11 +18,15 @@ class HardTransform {
   /// undefined.
   std::vector<double> nearest(Side side, std::vector<double> potential, MutableIndexView indices);
 
+  /// The rounding of a C_ij - potential_j in the last pass. It decides which j are taken, and in which order.
+  double rounding() const { return rounding_; }
+
   VectorOperations const& vectors() const { return entropic_->vectors(); }
 
  private:
   std::unique_ptr<EntropicOperator> entropic_;
   std::vector<double> shift_of_rows_, shift_of_columns_;
+  double rounding_ = 0;
 };
 
 }  // namespace monge

@@ -1,6 +1,7 @@
 """Exact transport beside POT's network simplex and SciPy's linear programs and assignments."""
 
 import pickle
+import signal
 
 import numpy as np
 import ot
@@ -279,6 +280,24 @@ def test_a_warm_start_and_progress() -> None:
     assert stopped.report.dual <= float(cold.value) and stopped.marginal_error > 0
 
 
+def test_an_interrupt_has_the_best_bound() -> None:
+    x, y = points("normal", 1000, 3, 0), points("normal", 900, 3, 1)
+    optimum, seen = float(monge.solve_exact_sample(x, y).value), []
+
+    def interrupt(state: monge.ExactProgress) -> None:
+        seen.append(state)
+        if state.missing < 1:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        monge.solve_exact_sample(x, y, progress=interrupt)
+    result = caught.value.result
+    f, g = result.potentials
+    assert result.status == "stopped" and 0.9 * optimum < result.report.dual <= optimum * (1 + 1e-12)
+    assert f.mean() + g.mean() == pytest.approx(result.report.dual, rel=1e-12)
+    assert (cdist(x, y, "sqeuclidean") - f[:, None] - g).min() >= -1e-12
+
+
 @pytest.mark.parametrize("moves", ["points", "weights"])
 def test_a_sequence_starts_from_the_last_result(moves: str) -> None:
     random = np.random.default_rng(2)
@@ -408,12 +427,18 @@ def test_largest_entries_draws_and_the_inverse() -> None:
 
 
 def test_costs_over_too_many_decades_are_not_called_optimal() -> None:
+    """Passes over all pairs, from n m = 2^17 on, round by the largest cost; fewer pairs are all candidates."""
     random = np.random.default_rng(0)
-    M = abs(random.normal(size=(60, 1)) - random.normal(size=60)) ** 40
-    with pytest.warns(monge.ConvergenceWarning, match="above a millionth"):
+    M = random.random((400, 400))
+    M[random.random(M.shape) < 0.5] = 1e30
+    with pytest.warns(monge.ConvergenceWarning, match="rounding hides up to .* above a millionth"):
         result = monge.solve_exact(M)
     assert result.status == "precision_limit" and not result.converged
-    assert result.report.gap > 1e-6 * float(result.value)
+    for n, large in ((300, 1e30), (400, 1e4)):
+        costs = np.where(M > 1, large, M)[:n, :n]
+        result = monge.solve_exact(costs)
+        assert result.status == "optimal"
+        assert float(result.value) == pytest.approx(costs[linear_sum_assignment(costs)].mean(), rel=1e-13)
 
 
 def test_messages_name_the_argument() -> None:
@@ -458,8 +483,12 @@ def test_emd_is_pots() -> None:
     assert monge.emd2(a, 2 * b, M, check_marginals=False) == pytest.approx(cost, rel=1e-12)
     many = np.stack([b, np.full(20, 1 / 20)], 1)
     np.testing.assert_allclose(monge.emd2(a, many, M), ot.emd2(a, many, M), rtol=1e-12)
+    np.testing.assert_allclose(monge.emd(a, b, M, numThreads=1), plan, atol=1e-14)
     with pytest.raises(ValueError, match="check_marginals"):
         monge.emd(a, 2 * b, M)
+    for threads in (0, "all"):
+        with pytest.raises(ValueError, match="^numThreads: is"):
+            monge.emd2(a, b, M, numThreads=threads)
 
 
 INF = np.inf
