@@ -57,6 +57,10 @@ class Context {
   /// docs/scale.md says which work the ranks share. Throws invalid_argument where ranks differ in threads, version or
   /// instruction set.
   static Context distributed(Communicator communicator, int threads = 0);
+  /// The same with a CUDA device for each rank, of one kind. Results are gathered by NCCL (libnccl.so.2, opened at run
+  /// time) where all ranks have it and each has a device of its own, else by way of host memory, which is slow: see
+  /// docs/scale.md. Inputs in device memory are compared by their shapes alone. Also throws as cuda() does.
+  static Context distributed(Communicator communicator, CudaOptions const& options);
   /// Throws unsupported if this build has no CUDA or the machine has no such device. If the allocator returns null, the
   /// call that needs memory throws out_of_memory.
   static Context cuda(CudaOptions const& options = {});

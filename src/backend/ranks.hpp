@@ -91,6 +91,8 @@ class Ranks {
     }
   }
   void exchange(std::span<SharedItems const> items);
+  /// Precedes messages that the ranks send by other means. Throws on all ranks if one has left the call.
+  void meet() { step(Stage::items, 0); }
   /// The answer of rank 0.
   bool agree(bool answer);
 

@@ -21,13 +21,25 @@ Context Context::distributed(Communicator communicator, int threads) {
   return Context(make_cpu_backend(threads, std::move(communicator)));
 }
 
-Context Context::cuda(CudaOptions const& options) {
+namespace {
+
 #ifdef MONGE_HAVE_CUDA
-  return Context(cuda::make_backend(options));
+using cuda::make_backend;
 #else
+std::shared_ptr<Backend> make_backend(CudaOptions const& options, std::optional<Communicator> const& = {}) {
   throw Error(ErrorCode::unsupported,
               "device: is cuda:" + std::to_string(options.index) + "; " + cuda_unavailable_reason());
+}
 #endif
+
+}  // namespace
+
+Context Context::cuda(CudaOptions const& options) {
+  return Context(make_backend(options));
+}
+
+Context Context::distributed(Communicator communicator, CudaOptions const& options) {
+  return Context(make_backend(options, std::move(communicator)));
 }
 
 Backend const& backend_of(Context const& context) {

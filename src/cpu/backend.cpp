@@ -259,6 +259,7 @@ std::shared_ptr<Backend> make_cpu_backend(int threads, std::optional<Communicato
   if (!communicator) return std::make_shared<CpuBackend>(threads, nullptr);
   auto const ranks = std::make_shared<Ranks>(std::move(*communicator));
   Digests inputs;
+  inputs.add("device", "CPU");
   inputs.add("threads", threads);
   inputs.add("version", version());
   inputs.add("instruction_set", cpu::instruction_set());

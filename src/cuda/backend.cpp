@@ -31,9 +31,8 @@ namespace {
 /// The oldest compute capability with code in this build: it has asynchronous copies and fp16 products of 16 x 8 x 16.
 constexpr int kOldestMajor = 8;
 
-/// Streams of small problems, and the largest of these: a pass over so many pairs fills the device.
+/// Streams of small problems.
 constexpr std::size_t kLanes = 8;
-constexpr std::int64_t kMostPairsOfLane = std::int64_t{1} << 22;
 
 /// The number of usable devices, or the reason why there is none.
 struct Survey {
@@ -62,9 +61,13 @@ Survey survey() {
 
 class CudaBackend final : public Backend {
  public:
-  explicit CudaBackend(CudaOptions const& options)
-      : runtime_(std::make_shared<Runtime const>(options)), projection_(runtime_), assignment_(runtime_) {}
+  explicit CudaBackend(CudaOptions const& options, std::shared_ptr<Ranks> ranks = nullptr)
+      : ranks_(ranks),
+        runtime_(std::make_shared<Runtime const>(options, std::move(ranks))),
+        projection_(runtime_),
+        assignment_(runtime_) {}
 
+  Ranks* ranks() const override { return ranks_.get(); }
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
   /// Of an H200, from microseconds for a launch of each half-step and for a million pairs.
   PassTimes pass_times(Geometry const& geometry) const override {
@@ -294,6 +297,7 @@ class CudaBackend final : public Backend {
     });
   }
 
+  std::shared_ptr<Ranks> ranks_;
   std::shared_ptr<Runtime const> runtime_;
   Projection projection_;
   Assigner assignment_;
@@ -301,7 +305,7 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_backend(CudaOptions const& options) {
+std::shared_ptr<Backend> make_backend(CudaOptions const& options, std::optional<Communicator> communicator) {
   bool const allocates = options.allocator.allocate != nullptr, releases = options.allocator.release != nullptr;
   require(allocates == releases, "allocator: lacks {}; must have both functions, or neither",
           allocates ? "release" : "allocate");
@@ -311,7 +315,17 @@ std::shared_ptr<Backend> make_backend(CudaOptions const& options) {
   if (options.index < 0 || options.index >= found.usable)
     throw Error(ErrorCode::unsupported,
                 device + "; this machine has cuda:0 to cuda:" + std::to_string(found.usable - 1));
-  return std::make_shared<CudaBackend>(options);
+  if (!communicator) return std::make_shared<CudaBackend>(options);
+  auto const ranks = std::make_shared<Ranks>(std::move(*communicator));
+  cudaDeviceProp properties;
+  MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, options.index));
+  Digests inputs;
+  inputs.add("device", properties.name);
+  inputs.add("multiprocessors", properties.multiProcessorCount);
+  inputs.add("version", version());
+  inputs.add("instruction_set", properties.major);
+  return ranks->run("Context::distributed", inputs,
+                    [&] { return std::make_shared<CudaBackend>(options, ranks->size() > 1 ? ranks : nullptr); });
 }
 
 Runtime const& runtime_of(Context const& context) {

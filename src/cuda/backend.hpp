@@ -1,6 +1,7 @@
 // The functions through which the registry reaches the CUDA backend.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "backend/backend.hpp"
@@ -9,7 +10,8 @@ namespace monge::cuda {
 
 class Runtime;
 
-std::shared_ptr<Backend> make_backend(CudaOptions const& options);
+/// With a communicator the ranks share the work; the call then meets all ranks.
+std::shared_ptr<Backend> make_backend(CudaOptions const& options, std::optional<Communicator> communicator = {});
 /// The number of devices that this build's kernels run on; 0 without a driver.
 int device_count();
 std::string unavailable_reason();

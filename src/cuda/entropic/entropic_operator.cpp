@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "cuda/entropic/joined_sums.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan/plan_operator.hpp"
 
@@ -90,10 +91,10 @@ std::span<Side const> EntropicOperator::swept_sides() const {
   return std::span(kSides).first(is_self() ? 1 : 2);
 }
 
-std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
+std::array<Costs::SumPass, 2> EntropicOperator::half_steps() const {
   bool const tf32 = problem_.precision == Precision::tf32;
-  return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
-          problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
+  return {problem_.costs->sum_pass(Side::rows, Pass::softmin, tf32),
+          problem_.costs->sum_pass(Side::columns, Pass::softmin, tf32)};
 }
 
 /// Not with a translation, which joins sums of all points before a sweep, and not in tf32, which is an order.
@@ -145,12 +146,10 @@ void EntropicOperator::prepare_sweeps() {
     PackedSide const rows = problem_.side(side);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
-  std::array<Costs::Launch, 2> const steps = half_steps();
+  std::array<Costs::SumPass, 2> const steps = half_steps();
   auto const partial_bytes = [&](Side side) -> std::int64_t {
     if (is_self() && side == Side::columns) return 0;
-    PackedSide const rows = problem_.side(side);
-    return static_cast<std::int64_t>(rows.padded_size) * steps[side_index(side)].plan.work.slots * 2 *
-           size_of(rows.scalar);
+    return steps[side_index(side)].size() * 2 * size_of(problem_.costs->scalar());
   };
   double* errors = nullptr;
   auto const log_mean_parts = [&](Side side) -> std::int64_t {
@@ -166,11 +165,11 @@ void EntropicOperator::prepare_sweeps() {
   connect_sweeps(steps);
 }
 
-void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps) {
+void EntropicOperator::connect_sweeps(std::array<Costs::SumPass, 2> const& steps) {
   for (Side side : swept_sides()) {
     SweepState& target = state(side);
     PackedSide const points = problem_.side(side);
-    Costs::Launch half_step = steps[side_index(side)];
+    Costs::SumPass half_step = steps[side_index(side)];
     PassArguments& arguments = half_step.arguments;
     arguments.logits = state(columns_of(side)).logits.values.data();
     arguments.factors = state(columns_of(side)).logits.factors.data();
@@ -202,9 +201,12 @@ void EntropicOperator::connect_fused_sweep() {
   std::optional<Costs::FusedSweep> sweep = problem_.costs->fused_sweep();
   if (!sweep) return fused_.reset();
   PackedSide const lines = problem_.side(sweep->lines), across = problem_.side(opposite(sweep->lines));
-  std::int64_t const line_bytes = static_cast<std::int64_t>(lines.padded_size) * 2 * size_of(lines.scalar);
-  std::int64_t const across_bytes =
-      static_cast<std::int64_t>(across.padded_size) * sweep->plan.clusters * size_of(lines.scalar);
+  DeviceRanks const* const ranks = problem_.costs->sharing_ranks();
+  RankShare const share = problem_.costs->rows_of_rank(sweep->lines);
+  std::int64_t const line_bytes = static_cast<std::int64_t>(share.all) * 2 * size_of(lines.scalar);
+  std::int64_t const part_bytes = static_cast<std::int64_t>(across.padded_size) * size_of(lines.scalar);
+  std::int64_t const own_at = ranks ? ranks->size() * part_bytes : 0;
+  std::int64_t const across_bytes = own_at + sweep->plan.clusters * part_bytes;
   if (!fused_ || fused_->line_sums.size() != line_bytes || fused_->across_sums.size() != across_bytes) {
     drop_graphs();
     fused_.emplace();
@@ -214,13 +216,19 @@ void EntropicOperator::connect_fused_sweep() {
   FusedSweepArguments& arguments = sweep->arguments;
   arguments.parameters = parameters_;
   arguments.lines = lines;
-  arguments.potential = potentials_[side_index(sweep->lines)].data();
+  for (double const** const array :
+       {&arguments.lines.weight, &arguments.lines.log_weight, &arguments.lines.norm, &arguments.lines.shift})
+    *array += share.first;
+  arguments.potential = potentials_[side_index(sweep->lines)].data() + share.first;
   arguments.logits = state(opposite(sweep->lines)).logits.arrays();
   arguments.inverse_mass = 1 / problem_.weights[0]->total();
-  arguments.line_sums = fused_->line_sums.data();
-  arguments.across_sums = fused_->across_sums.data();
+  arguments.line_sums = fused_->line_sums.data() + std::int64_t{share.first} * 2 * size_of(lines.scalar);
+  arguments.across_sums = fused_->across_sums.data() + own_at;
   if (arguments != fused_->sweep.arguments || sweep->plan != fused_->sweep.plan) drop_graphs();
   fused_->sweep = *sweep;
+  fused_->share = share;
+  fused_->all_across = fused_->across_sums.data();
+  fused_->parts = ranks ? ranks->size() : sweep->plan.clusters;
 }
 
 void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginals) {
@@ -252,8 +260,8 @@ void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const
   cuda::make_logits(logits, queue);
 }
 
-void EntropicOperator::enqueue_half_step(Side side, Queue const& queue) const {
-  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, queue);
+void EntropicOperator::enqueue_half_step(Side side, Queue const& queue, cudaStream_t stream) const {
+  state(side).half_step.launch(queue, stream);
 }
 
 UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
@@ -270,13 +278,13 @@ UpdateArguments EntropicOperator::update_arguments(Side side, void const* partia
 
 void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
   SweepState const& target = state(side);
-  update_potential(update_arguments(side, target.partials, target.half_step.plan.work, symmetric), queue);
+  update_potential(update_arguments(side, target.partials, target.half_step.work(), symmetric), queue);
 }
 
 /// One read of the costs updates both sides. Sums across the lines that cannot be trusted are computed again from the
 /// logits of the lines. These logits must come from the potentials that the pass used: the new ones, or in a symmetric
 /// sweep the old ones.
-void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) const {
+void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue, cudaStream_t stream) const {
   Costs::FusedSweep const& sweep = fused_->sweep;
   FusedSweepArguments arguments = sweep.arguments;
   arguments.symmetric = symmetric;
@@ -284,15 +292,25 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) c
     // Each line has one sum: a plan with one slot.
     update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), queue);
   };
-  launch_fused_sweep(sweep.plan, arguments, queue);
+  RankShare const& share = fused_->share;
+  if (share.count > 0) launch_fused_sweep(sweep.plan, arguments, queue);
+  if (DeviceRanks const* const ranks = problem_.costs->sharing_ranks()) {
+    int const stride = arguments.across_stride;
+    auto* const all = static_cast<float*>(fused_->all_across);
+    join_parts<float>({static_cast<float const*>(arguments.across_sums), stride,
+                       share.count > 0 ? sweep.plan.clusters : 0, stride, all + std::int64_t{ranks->rank()} * stride},
+                      stream);
+    ranks->gather(all, stride * static_cast<std::int64_t>(sizeof(float)), stream);
+    ranks->gather(fused_->line_sums.data(), share.each * static_cast<std::int64_t>(sizeof(PartialSum<float>)), stream);
+  }
   if (!symmetric) update_lines();
   update_across(
       {
-          .update = update_arguments(opposite(sweep.lines), fused_->across_sums.data(), WorkPlan{}, symmetric),
-          .costs = arguments.costs,
+          .update = update_arguments(opposite(sweep.lines), fused_->all_across, WorkPlan{}, symmetric),
+          .costs = sweep.costs,
           .factor = arguments.factor,
           .lines = state(sweep.lines).logits.arrays(),
-          .clusters = sweep.plan.clusters,
+          .clusters = fused_->parts,
           .mass = problem_.weights[0]->total(),
       },
       queue);
@@ -300,21 +318,21 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) c
 }
 
 /// A fused sweep updates the lines first, so an alternating sweep is fused only if the lines are rows.
-void EntropicOperator::enqueue_sweep(Sweep const& sweep, Queue const& queue) const {
+void EntropicOperator::enqueue_sweep(Sweep const& sweep, Queue const& queue, cudaStream_t stream) const {
   bool const symmetric = sweep.symmetric;
   if (is_self()) {
-    enqueue_half_step(Side::rows, queue);
+    enqueue_half_step(Side::rows, queue, stream);
     return enqueue_update(Side::rows, symmetric, queue);
   }
   if (translation_ && sweep.translates) translate(*translation_, queue);
-  if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
-  enqueue_half_step(Side::rows, queue);
+  if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue, stream);
+  enqueue_half_step(Side::rows, queue, stream);
   if (symmetric) {
-    enqueue_half_step(Side::columns, queue);
+    enqueue_half_step(Side::columns, queue, stream);
     enqueue_update(Side::rows, symmetric, queue);
   } else {
     enqueue_update(Side::rows, symmetric, queue);
-    enqueue_half_step(Side::columns, queue);
+    enqueue_half_step(Side::columns, queue, stream);
   }
   enqueue_update(Side::columns, symmetric, queue);
 }
@@ -325,13 +343,15 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   if (resident_)
     return launch_resident_sweeps(*resident_, resident_arguments(sweep, count, states_[0].errors), runtime.stream());
   make_logits(sweep, runtime.stream());
+  DeviceRanks const* const ranks = problem_.costs->sharing_ranks();
+  if (ranks) ranks->meet();
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
     auto const enqueue = [&](cudaStream_t stream) {
-      for (int k = 0; k < now; ++k) enqueue_sweep(sweep, stream);
+      for (int k = 0; k < now; ++k) enqueue_sweep(sweep, stream, stream);
     };
     std::optional<Graph>& graph = graphs_[sweep.symmetric];
-    bool const is_recorded = sweep.translates || !translates();
+    bool const is_recorded = (sweep.translates || !translates()) && (!ranks || ranks->enqueues());
     if (!is_recorded || now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
       enqueue(runtime.stream());
     } else {
@@ -402,25 +422,58 @@ SweepErrors EntropicOperator::errors() {
   return errors_from(download(*problem_.runtime, error_parts(), error_count()).data());
 }
 
+void EntropicOperator::take_over(Sweep const& sweep, double const (&typical)[2]) {
+  for (int s : {0, 1}) potentials_[s].typical = typical[s];
+  swept_eps_ = sweep.eps;
+  translated_ = translates() && sweep.translates;
+}
+
+/// Problems whose passes the ranks share go one by one; the ranks share the others problem by problem.
 void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
   DeviceGuard const guard(runtime->index());
+  std::vector<EvaluationStep*> others;
+  double nanoseconds = 0;
+  for (EvaluationStep& step : steps) {
+    Costs const& costs = *static_cast<EntropicOperator const*>(step.entropic)->problem_.costs;
+    EvaluationStep* one = &step;
+    if (costs.sharing_ranks()) {
+      evaluate_here(runtime, {&one, 1});
+    } else {
+      others.push_back(one);
+      nanoseconds += costs.pass_nanoseconds();
+    }
+  }
+  DeviceRanks const* const ranks = runtime->ranks();
+  if (!ranks || others.size() < 2 || nanoseconds < kLeastSpreadNanoseconds) return evaluate_here(runtime, others);
+  std::vector<std::int64_t> const edges = ranks->edges(others.size());
+  auto const begin = others.begin() + edges[static_cast<std::size_t>(ranks->rank())];
+  auto const end = others.begin() + edges[static_cast<std::size_t>(ranks->rank()) + 1];
+  evaluate_here(runtime, {begin, end});
+  std::vector<Evaluation> values;
+  for (EvaluationStep const* step : others) values.push_back(step->value);
+  ranks->exchange(shared_items(values.data(), 1, edges));
+  for (std::size_t k = 0; k < others.size(); ++k) others[k]->value = values[k];
+}
+
+void EntropicOperator::evaluate_here(SharedRuntime const& runtime, std::span<EvaluationStep* const> steps) {
+  if (steps.empty()) return;
   Together together(runtime, steps.size());
   std::vector<std::int64_t> begin{0};  // Where the parts of each step begin.
-  for (EvaluationStep const& step : steps)
-    begin.push_back(begin.back() + plan_sum_count(static_cast<EntropicOperator const*>(step.entropic)->problem_));
+  for (EvaluationStep const* step : steps)
+    begin.push_back(begin.back() + plan_sum_count(static_cast<EntropicOperator const*>(step->entropic)->problem_));
   DeviceArray<PlanSums> const parts(runtime, begin.back());
   for (std::size_t k = 0; k < steps.size(); ++k) {
     together.next_problem();
-    sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
-             static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps,
+    sum_plan(static_cast<EntropicOperator const*>(steps[k]->entropic)->problem_,
+             static_cast<EntropicOperator const*>(steps[k]->potentials)->potentials_, steps[k]->eps,
              {parts.data() + begin[k], {}}, together.queue());
   }
   together.launch();
   std::vector<PlanSums> const found = download(*runtime, parts.data(), parts.size());
   for (std::size_t k = 0; k < steps.size(); ++k) {
     auto const first = static_cast<std::size_t>(begin[k]), end = static_cast<std::size_t>(begin[k + 1]);
-    steps[k].value = evaluation_of(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
-                                   std::span(found).subspan(first, end - first), steps[k].eps);
+    steps[k]->value = evaluation_of(static_cast<EntropicOperator const*>(steps[k]->entropic)->problem_,
+                                    std::span(found).subspan(first, end - first), steps[k]->eps);
   }
 }
 

@@ -51,18 +51,21 @@ class EntropicOperator final : public monge::EntropicOperator {
   bool starts_apart(Sweep const& sweep) const;
   void settle(Sweep const& sweep);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
-  void enqueue_sweep(Sweep const& sweep, Queue const& queue) const;
+  void enqueue_sweep(Sweep const& sweep, Queue const& queue, cudaStream_t stream = nullptr) const;
   /// Parts of the errors of the last sweep, in device memory; their number; and the errors from a host copy of them.
   double const* error_parts() const { return state(Side::rows).errors; }
   std::int64_t error_count() const;
   SweepErrors errors_from(double const* parts);
+  /// After sweeps of this problem on another rank, whose potentials are copied apart, with these typical values.
+  void take_over(Sweep const& sweep, double const (&typical)[2]);
+  double* potential_data(Side side) const { return potentials_[side_index(side)].data(); }
   /// A number that no other operator of this process has, before or after.
   std::uint64_t number() const { return number_; }
 
  private:
   /// Data of one side for the sweeps.
   struct SweepState {
-    Costs::Launch half_step;
+    Costs::SumPass half_step;
     Logits logits;                      // Of this side, for the half-step of the other side.
     unsigned char* partials = nullptr;  // Of the half-step of this side.
     double* errors = nullptr;
@@ -73,18 +76,22 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Data of fused sweeps, if the costs have them.
   struct FusedState {
     Costs::FusedSweep sweep;
-    DeviceArray<unsigned char> line_sums, across_sums;
+    DeviceArray<unsigned char> line_sums, across_sums;  // Across: of all ranks, if several, then of this one.
+    RankShare share;                                    // Of the lines.
+    void* all_across = nullptr;                         // What the update of the other side reads,
+    int parts = 0;                                      // and its parts.
   };
 
+  static void evaluate_here(SharedRuntime const& runtime, std::span<EvaluationStep* const> steps);
   /// The length of one side's errors.
   std::int64_t error_count(Side side) const;
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
   /// Of the rows and of the columns.
-  std::array<Costs::Launch, 2> half_steps() const;
+  std::array<Costs::SumPass, 2> half_steps() const;
   void prepare_resident_sweeps();
   /// Sets the arguments of all kernels of a sweep. Drops the graphs if an argument changed.
-  void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
+  void connect_sweeps(std::array<Costs::SumPass, 2> const& steps);
   void connect_fused_sweep();
   void connect_translation();
   void launch_sweeps(Sweep const& sweep, int count);
@@ -95,9 +102,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::span<Side const> swept_sides() const;
   /// Whether sweeps translate the potentials. A self problem keeps f = g, so it has no translation.
   bool translates() const { return !problem_.penalties.balanced() && !is_self(); }
-  void enqueue_half_step(Side side, Queue const& queue) const;
+  void enqueue_half_step(Side side, Queue const& queue, cudaStream_t stream) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
-  void enqueue_fused_sweep(bool symmetric, Queue const& queue) const;
+  void enqueue_fused_sweep(bool symmetric, Queue const& queue, cudaStream_t stream) const;
   /// The update of `side` from the sums in `partials`.
   UpdateArguments update_arguments(Side side, void const* partials, WorkPlan const& work, bool symmetric) const;
   static std::uint64_t next_number();

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/evaluation.hpp"
+#include "cuda/entropic/joined_sums.hpp"
 
 namespace monge::cuda {
 
@@ -58,18 +59,18 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
   PackedSide const rows = problem.side(side);
   Transform result = transform_logits(problem, side, potentials, eps);
 
-  Costs::Launch pass = problem.costs->launch(side, Pass::softmin);
-  std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * pass.plan.work.slots;
-  DeviceArray<unsigned char> const partials(runtime, parts * 2 * size_of(rows.scalar));
+  Costs::SumPass pass = problem.costs->sum_pass(side, Pass::softmin);
+  DeviceArray<unsigned char> const partials(runtime, pass.size() * 2 * size_of(rows.scalar));
   pass.arguments.logits = result.logits.values.data();
   pass.arguments.factors = result.logits.factors.data();
   pass.arguments.parameters = result.parameters.data();
   pass.arguments.partials = partials.data();
-  launch_pass(pass.plan, pass.arguments, stream);
+  if (pass.ranks) pass.ranks->meet();
+  pass.launch(stream, stream);
 
   for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
     *array = DeviceArray<double>(runtime, rows.size);
-  softmin_values({side_index(side), rows, partials.data(), nullptr, pass.plan.work, result.parameters.data()},
+  softmin_values({side_index(side), rows, partials.data(), nullptr, pass.work(), result.parameters.data()},
                  {result.plus.data(), result.reference.data(), result.sum.data()}, stream);
   return result;
 }
@@ -94,28 +95,62 @@ std::int64_t product(int count, int stride) {
   return static_cast<std::int64_t>(count) * stride;
 }
 
+/// Sums of points that several ranks have computed.
+class RankSums {
+ public:
+  RankSums(DeviceRanks const* ranks, cudaStream_t stream) : ranks_(ranks), stream_(stream) {}
+  /// The sizes of the arrays of all ranks; 0 where one rank has computed all.
+  std::int64_t size_of_own(RankShare const& share) const { return ranks_ ? share.all : 0; }
+  std::int64_t size_of_all(int padded) const { return ranks_ ? product(ranks_->size(), padded) : 0; }
+  /// Each rank has the parts of its own points: gathers their sums.
+  PointParts own(PointParts const& parts, RankShare const& share, double* all) const {
+    return gathered(parts, share.count, share.each, all, 1);
+  }
+  /// Each rank has some parts of all points: gathers their sums, one part a rank.
+  PointParts all(PointParts const& parts, int padded, double* all) const {
+    return gathered(parts, padded, padded, all, ranks_ ? ranks_->size() : 1);
+  }
+
+ private:
+  PointParts gathered(PointParts const& parts, int size, int each, double* all, int count) const {
+    if (!ranks_) return parts;
+    if (size > 0)
+      join_parts<double>({parts.data, parts.stride, parts.count, size, all + product(ranks_->rank(), each)}, stream_);
+    ranks_->gather(all, product(each, sizeof(double)), stream_);
+    return {all, each, count};
+  }
+
+  DeviceRanks const* ranks_;
+  cudaStream_t stream_;
+};
+
 /// From one read of a cost matrix.
 void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   FusedEvaluationArguments& pass = evaluation.arguments;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   int const lines = side_index(evaluation.lines), places = 1 - lines;
+  RankShare const share = problem.costs->rows_of_rank(evaluation.lines);
+  RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
   EntryLogits logits;
+  double *all_lines = nullptr, *all_sums = nullptr, *all_costs = nullptr;
   DeviceArray<unsigned char> const memory = allocate_parts(
       problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
       Part{logits.of[1], points[1].padded_size}, Part{pass.line_sums, product(pass.plan.strips, pass.line_stride)},
       Part{pass.place_sums, product(pass.plan.groups, pass.place_stride)},
-      Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)});
+      Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)}, Part{all_lines, ranks.size_of_own(share)},
+      Part{all_sums, ranks.size_of_all(pass.place_stride)}, Part{all_costs, ranks.size_of_all(pass.place_stride)});
   logits.make(points, potentials, eps, queue);
   pass.parameters = logits.parameters;
-  pass.line_logits = logits.of[lines];
+  pass.line_logits = logits.of[lines] + share.first;
   pass.place_logits = logits.of[places];
-  launch_fused_evaluation(pass, queue);
+  if (share.count > 0) launch_fused_evaluation(pass, queue);
 
+  int const groups = share.count > 0 ? pass.plan.groups : 0;
   JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
-  sums.marginals[lines] = {pass.line_sums, pass.line_stride, pass.plan.strips};
-  sums.marginals[places] = {pass.place_sums, pass.place_stride, pass.plan.groups};
-  sums.costs[places] = {pass.place_costs, pass.place_stride, pass.plan.groups};
+  sums.marginals[lines] = ranks.own({pass.line_sums, pass.line_stride, pass.plan.strips}, share, all_lines);
+  sums.marginals[places] = ranks.all({pass.place_sums, pass.place_stride, groups}, pass.place_stride, all_sums);
+  sums.costs[places] = ranks.all({pass.place_costs, pass.place_stride, groups}, pass.place_stride, all_costs);
   sum_plan(sums, queue);
 }
 
@@ -123,24 +158,31 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
 void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
-  int const strides[2] = {points[0].padded_size, points[1].padded_size};
-  int const row_parts = pass.plan.column_groups, column_parts = pass.plan.row_groups;
+  RankShare const share = problem.costs->rows_of_rank(Side::rows);
+  RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
+  int const strides[2] = {share.count, points[1].padded_size};
+  int const row_parts = pass.plan.column_groups, column_parts = share.count > 0 ? pass.plan.row_groups : 0;
   EntryLogits logits;
+  double *all_rows = nullptr, *all_costs = nullptr, *all_columns = nullptr;
   DeviceArray<unsigned char> const memory = allocate_parts(
-      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], strides[0]}, Part{logits.of[1], strides[1]},
-      Part{pass.row_sums, product(row_parts, strides[0])}, Part{pass.row_costs, product(row_parts, strides[0])},
-      Part{pass.column_sums, product(column_parts, strides[1])});
+      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
+      Part{logits.of[1], points[1].padded_size}, Part{pass.row_sums, product(row_parts, strides[0])},
+      Part{pass.row_costs, product(row_parts, strides[0])}, Part{pass.column_sums, product(column_parts, strides[1])},
+      Part{all_rows, ranks.size_of_own(share)}, Part{all_costs, ranks.size_of_own(share)},
+      Part{all_columns, ranks.size_of_all(strides[1])});
   logits.make(points, potentials, eps, queue);
   pass.parameters = logits.parameters;
-  pass.row_logits = logits.of[0];
+  pass.row_logits = logits.of[0] + share.first;
   pass.column_logits = logits.of[1];
-  launch_tile_evaluation(pass, queue);
+  if (share.count > 0) launch_tile_evaluation(pass, queue);
 
   JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
-  sums.marginals[0] = {pass.row_sums, strides[0], row_parts};
+  sums.marginals[0] = ranks.own({pass.row_sums, strides[0], row_parts}, share, all_rows);
   // The columns of a self problem have the sums of the rows, to the last bit.
-  sums.marginals[1] = problem.is_self ? sums.marginals[0] : PointParts{pass.column_sums, strides[1], column_parts};
-  sums.costs[0] = {pass.row_costs, strides[0], row_parts};
+  sums.marginals[1] = problem.is_self
+                          ? sums.marginals[0]
+                          : ranks.all({pass.column_sums, strides[1], column_parts}, strides[1], all_columns);
+  sums.costs[0] = ranks.own({pass.row_costs, strides[0], row_parts}, share, all_costs);
   sum_plan(sums, queue);
 }
 
@@ -150,12 +192,10 @@ void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, do
   SharedRuntime const& runtime = problem.runtime;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   std::int64_t const scalar = size_of(problem.costs->scalar());
-  Costs::Launch passes[2] = {problem.costs->launch(Side::rows, Pass::moments),
-                             problem.costs->launch(Side::columns, Pass::softmin)};
+  Costs::SumPass passes[2] = {problem.costs->sum_pass(Side::rows, Pass::moments),
+                              problem.costs->sum_pass(Side::columns, Pass::softmin)};
   bool const is_self = problem.is_self;  // The columns then have the sums of the rows.
-  auto const parts = [&](int s) {
-    return is_self && s == 1 ? 0 : static_cast<std::int64_t>(points[s].padded_size) * passes[s].plan.work.slots;
-  };
+  auto const parts = [&](int s) { return is_self && s == 1 ? 0 : passes[s].size(); };
   Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
                             {runtime, points[1].padded_size, points[1].scalar}};
   SweepParameters* parameters = nullptr;
@@ -187,8 +227,8 @@ void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, do
       pass.slopes = slopes;
       pass.moments = moments;
     }
-    launch_pass(passes[s].plan, pass, queue);
-    arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].plan.work, parameters};
+    passes[s].launch(queue, runtime->stream());
+    arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].work(), parameters};
   }
   sum_plan(arguments, queue);
 }
@@ -197,6 +237,7 @@ void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, do
 
 void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
               Queue const& queue) {
+  if (DeviceRanks const* const ranks = problem.costs->sharing_ranks()) ranks->meet();
   if (auto const matrix = problem.costs->fused_evaluation())
     return sum_plan(problem, *matrix, potentials, eps, out, queue);
   if (auto const points = problem.costs->tile_evaluation())

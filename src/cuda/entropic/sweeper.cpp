@@ -143,24 +143,105 @@ void Sweeper::sweep_resident(std::span<SweepStep*> steps) {
     steps[k]->errors = operator_of(*steps[k]).errors_from(parts.data() + first_error[k]);
 }
 
-void Sweeper::sweep(std::span<SweepStep> steps) {
-  DeviceGuard const guard(runtime_->index());
-  if (steps.size() == 1) {
-    steps[0].entropic->sweep(steps[0].sweep, steps[0].count);
-    steps[0].errors = steps[0].entropic->errors();
-    return;
-  }
+void Sweeper::sweep_alone(SweepStep& step) {
+  step.entropic->sweep(step.sweep, step.count);
+  step.errors = step.entropic->errors();
+}
+
+/// The operators of this rank alone.
+void Sweeper::sweep_here(std::span<SweepStep*> steps) {
+  if (steps.size() == 1) return sweep_alone(*steps[0]);
   std::vector<SweepStep*> recorded, resident;
   {
     ArenaScope const scope(*runtime_);
-    for (SweepStep& step : steps) {
-      EntropicOperator& entropic = operator_of(step);
+    for (SweepStep* step : steps) {
+      EntropicOperator& entropic = operator_of(*step);
       entropic.prepare_sweeps();
-      (entropic.resident_sweeps() ? resident : recorded).push_back(&step);
+      (entropic.resident_sweeps() ? resident : recorded).push_back(step);
     }
   }
   if (!resident.empty()) sweep_resident(resident);
   if (!recorded.empty()) sweep_recorded(recorded);
+}
+
+/// Each rank sweeps some of the operators; then all gather the potentials and errors.
+void Sweeper::sweep_spread(DeviceRanks const& ranks, std::span<SweepStep*> steps) {
+  struct Found {
+    SweepErrors errors;
+    double typical[2];
+  };
+  std::vector<std::int64_t> const edges = ranks.edges(steps.size());
+  auto const of_rank = [&](int rank) {
+    auto const first = edges[static_cast<std::size_t>(rank)], end = edges[static_cast<std::size_t>(rank) + 1];
+    return steps.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+  };
+  std::span<SweepStep*> const own = of_rank(ranks.rank());
+  if (!own.empty()) sweep_here(own);
+  std::vector<Found> found;
+  for (SweepStep const* step : steps) {
+    auto const typical = [&](Side side) {
+      return static_cast<DeviceVector const&>(std::as_const(operator_of(*step)).potential(side)).typical;
+    };
+    found.push_back({step->errors, {typical(Side::rows), typical(Side::columns)}});
+  }
+  ranks.exchange(shared_items(found.data(), 1, edges));
+
+  std::vector<std::int64_t> sizes;  // Of the potentials of each rank.
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    std::int64_t& size = sizes.emplace_back(0);
+    for (SweepStep const* step : of_rank(rank))
+      size += step->entropic->size(Side::rows) + step->entropic->size(Side::columns);
+  }
+  std::int64_t const each = *std::max_element(sizes.begin(), sizes.end());
+  DeviceArray<double> const all(runtime_, each * ranks.size());
+  // Copies the potentials of a rank's operators to their places, or from there.
+  auto const copy = [&](int rank, bool to_places, Together& copies) {
+    double* place = all.data() + rank * each;
+    for (SweepStep const* step : of_rank(rank)) {
+      copies.next_problem();
+      for (Side const side : kSides) {
+        double* const potential = operator_of(*step).potential_data(side);
+        std::int64_t const size = step->entropic->size(side);
+        copy_words(to_places ? potential : place, to_places ? place : potential,
+                   size * static_cast<std::int64_t>(sizeof(double)), copies.queue());
+        place += size;
+      }
+    }
+  };
+  {
+    Together copies(runtime_, own.size());
+    copy(ranks.rank(), true, copies);
+    copies.launch();
+  }
+  ranks.gather(all.data(), each * static_cast<std::int64_t>(sizeof(double)), runtime_->stream());
+  Together copies(runtime_, steps.size() - own.size());
+  for (int rank = 0; rank < ranks.size(); ++rank) {
+    if (rank != ranks.rank()) copy(rank, false, copies);
+  }
+  copies.launch();
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    steps[k]->errors = found[k].errors;
+    operator_of(*steps[k]).take_over(steps[k]->sweep, found[k].typical);
+  }
+}
+
+/// Operators whose passes the ranks share sweep one by one; the ranks share the others operator by operator.
+void Sweeper::sweep(std::span<SweepStep> steps) {
+  DeviceGuard const guard(runtime_->index());
+  std::vector<SweepStep*> others;
+  double nanoseconds = 0;
+  for (SweepStep& step : steps) {
+    Costs const& costs = *operator_of(step).problem().costs;
+    if (costs.sharing_ranks()) {
+      sweep_alone(step);
+    } else {
+      others.push_back(&step);
+      nanoseconds += 2 * step.count * costs.pass_nanoseconds();
+    }
+  }
+  DeviceRanks const* const ranks = runtime_->ranks();
+  if (ranks && others.size() > 1 && nanoseconds > kLeastSpreadNanoseconds) return sweep_spread(*ranks, others);
+  if (!others.empty()) sweep_here(others);
 }
 
 }  // namespace monge::cuda

@@ -34,6 +34,9 @@ class Sweeper final : public monge::Sweeper {
     std::size_t problem;       // Its number in the batch.
     std::int64_t first_error;  // Of the operator's errors, in errors_.
   };
+  static void sweep_alone(SweepStep& step);
+  void sweep_here(std::span<SweepStep*> steps);
+  void sweep_spread(DeviceRanks const& ranks, std::span<SweepStep*> steps);
   void sweep_recorded(std::span<SweepStep*> steps);
   void record(std::span<SweepStep*> steps);
   void launch(std::vector<Turn> turns);

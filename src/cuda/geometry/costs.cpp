@@ -7,6 +7,8 @@
 
 #include <monge/error.hpp>
 
+#include "cuda/entropic/joined_sums.hpp"
+
 namespace monge::cuda {
 namespace {
 
@@ -16,6 +18,15 @@ ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
   if (tile_only || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
   if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
   return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
+}
+
+/// The lines of a rank that has some; otherwise all, for a plan that no kernel follows.
+StoredCosts lines_of(StoredCosts costs, RankShare const& share) {
+  if (share.count == 0) return costs;
+  int& lines = costs.transposed ? costs.columns : costs.rows;
+  lines = std::min(share.count, lines - share.first);
+  costs.data = static_cast<unsigned char const*>(costs.data) + share.first * costs.stride * size_of(costs.scalar);
+  return costs;
 }
 
 }  // namespace
@@ -99,16 +110,67 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   return result;
 }
 
+DeviceRanks const* Costs::sharing_ranks() const {
+  // A gather of short arrays by NCCL, with the kernel before it, takes 15 us. Lanes of small problems send no message.
+  constexpr double kLeastNanoseconds = 4e4;
+  bool const pays =
+      std::int64_t{size(Side::rows)} * size(Side::columns) > kMostPairsOfLane && pass_nanoseconds() > kLeastNanoseconds;
+  return pays ? runtime_->ranks() : nullptr;
+}
+
+RankShare Costs::rows_of_rank(Side rows) const {
+  int const padded = padded_size(rows);
+  DeviceRanks const* const ranks = sharing_ranks();
+  return ranks ? ranks->share(padded, kRowPadding) : RankShare{0, padded, padded, padded};
+}
+
+Costs::SumPass Costs::sum_pass(Side rows, Pass pass, bool tf32) const {
+  RankShare const share = rows_of_rank(rows);
+  // A rank without rows does not launch; any plan serves.
+  Launch launch = share.count > 0 ? this->launch(rows, share.first, share.count, pass, tf32)
+                                  : this->launch(rows, 0, kRowPadding, pass, tf32);
+  return {launch.plan, launch.arguments, share, sharing_ranks()};
+}
+
+std::int64_t Costs::SumPass::size() const {
+  std::int64_t const own = static_cast<std::int64_t>(arguments.rows.padded_size) * plan.work.slots;
+  return ranks ? share.all + own : own;
+}
+
+void Costs::SumPass::launch(Queue const& queue, cudaStream_t stream) const {
+  if (!ranks) return launch_pass(plan, arguments, queue);
+  DataType const scalar = arguments.rows.scalar;
+  std::int64_t const bytes = 2 * size_of(scalar);
+  auto* const sums = static_cast<unsigned char*>(arguments.partials);
+  double* const moments = arguments.moments;
+  if (share.count > 0) {
+    PassArguments own = arguments;
+    own.partials = sums + share.all * bytes;
+    if (moments) own.moments = moments + share.all;
+    if (own.references)
+      own.references = static_cast<unsigned char const*>(own.references) + share.first * size_of(scalar);
+    launch_pass(plan, own, queue);
+    PackedSide const rows{.size = share.count, .padded_size = share.count, .scalar = scalar};
+    join_sums({{0, rows, own.partials, own.moments, plan.work, nullptr},
+               sums + share.first * bytes,
+               moments ? moments + share.first : nullptr},
+              stream);
+  }
+  ranks->gather(sums, share.each * bytes, stream);
+  if (moments) ranks->gather(moments, share.each * static_cast<std::int64_t>(sizeof(double)), stream);
+}
+
 /// Only for scores in memory. Scores of points would be computed together with exponentials, which a half-step on
 /// tensor cores does not keep. In float64 two passes are as fast (docs/tuning.md).
 std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   if (form_ != ScoreForm::stored || scalar_ != DataType::float32) return std::nullopt;
-  FusedSweepPlan const plan = plan_fused_sweep(stored_, runtime_->multiprocessors());
-  if (plan.clusters == 0) return std::nullopt;
   FusedSweep result;
   result.lines = stored_.transposed ? Side::columns : Side::rows;
+  result.costs = stored_;
+  result.arguments.costs = lines_of(stored_, rows_of_rank(result.lines));
+  FusedSweepPlan const plan = plan_fused_sweep(result.arguments.costs, runtime_->multiprocessors());
+  if (plan.clusters == 0) return std::nullopt;
   result.plan = plan;
-  result.arguments.costs = stored_;
   result.arguments.factor = -factor_;
   result.arguments.side = side_index(result.lines);
   result.arguments.across_stride = padded_size(opposite(result.lines));
@@ -121,11 +183,12 @@ std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
   if (form_ != ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
   FusedEvaluation result;
   result.lines = stored_.transposed ? Side::columns : Side::rows;
-  result.arguments.costs = stored_;
+  RankShare const share = rows_of_rank(result.lines);
+  result.arguments.costs = lines_of(stored_, share);
   result.arguments.factor = -factor_;
-  result.arguments.line_stride = padded_size(result.lines);
+  result.arguments.line_stride = share.count;
   result.arguments.place_stride = padded_size(opposite(result.lines));
-  result.arguments.plan = plan_fused_evaluation(stored_, runtime_->multiprocessors());
+  result.arguments.plan = plan_fused_evaluation(result.arguments.costs, runtime_->multiprocessors());
   return result;
 }
 
@@ -133,8 +196,14 @@ std::optional<TileEvaluationArguments> Costs::tile_evaluation() const {
   if (form_ == ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
   TileEvaluationArguments result;
   result.scores = scores(Side::rows);
+  RankShare const share = rows_of_rank(Side::rows);
+  if (share.count > 0) result.scores.rows = result.scores.rows.part(share.first, share.count);
   result.plan = plan_tile_evaluation(result.scores, runtime_->multiprocessors());
   return result;
+}
+
+double Costs::pass_nanoseconds() const {
+  return 1e-3 * pair_times().pass * static_cast<double>(padded_size(Side::rows)) * padded_size(Side::columns);
 }
 
 // Fitted to bench/notes/plan_products.md.

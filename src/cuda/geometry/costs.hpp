@@ -16,6 +16,7 @@
 #include "cuda/entropic/fused_sweep.hpp"
 #include "cuda/entropic/tile_evaluation.hpp"
 #include "cuda/pass/pass.hpp"
+#include "cuda/runtime/device_ranks.hpp"
 #include "cuda/transfer.hpp"
 #include "plan/plan_operator.hpp"
 
@@ -42,6 +43,12 @@ struct PointValues {
   int dimension = 0;
   double const* centre = nullptr;  // Device memory.
 };
+
+/// The most pairs of a small problem: it leaves a part of the device idle.
+inline constexpr std::int64_t kMostPairsOfLane = std::int64_t{1} << 22;
+
+/// The least work of many problems together that ranks share problem by problem, on one device: ten messages.
+inline constexpr double kLeastSpreadNanoseconds = 3e5;
 
 /// Nanoseconds for 1000 pairs on an H200 (docs/tuning.md). Only their ratios matter: they choose between passes and
 /// entries. They hold for long passes; for short ones the choice matters little.
@@ -71,23 +78,44 @@ class Costs {
   /// Only the arguments of a pass that determine scores; rows are points of `rows`.
   PassArguments scores(Side rows) const;
 
+  /// The ranks that share the passes over all pairs: null for one rank, and where a pass takes hardly longer than a
+  /// gather.
+  DeviceRanks const* sharing_ranks() const;
+  /// The points of a side whose rows this rank computes, in whole blocks of kRowPadding.
+  RankShare rows_of_rank(Side rows) const;
+
   /// A pass whose rows are points of `rows`: its kernel and arguments, without references, logits and outputs. `tf32`:
   /// products of 11 bits suffice.
   struct Launch {
     PassPlan plan;
     PassArguments arguments;
   };
-  Launch launch(Side rows, Pass pass, bool tf32 = false) const {
-    return launch(rows, 0, padded_size(rows), pass, tf32);
-  }
   /// A pass over some of the rows, whose vectors are numbered from 0.
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
+
+  /// A pass that leaves sums of all rows. Each rank computes those of its rows, joined to one a row, and all gather
+  /// them.
+  struct SumPass {
+    PassPlan plan;
+    PassArguments arguments;  // Operands of the rank's rows; references and sums of all rows.
+    RankShare share;
+    DeviceRanks const* ranks = nullptr;  // Null where a rank computes all rows.
+
+    /// Elements of arguments.partials, and of arguments.moments if there are any.
+    std::int64_t size() const;
+    /// How the sums of a row lie.
+    WorkPlan work() const { return ranks ? WorkPlan{} : plan.work; }
+    /// Several ranks need the stream of the queue, which is no batch. They meet before.
+    void launch(Queue const& queue, cudaStream_t stream) const;
+  };
+  SumPass sum_pass(Side rows, Pass pass, bool tf32 = false) const;
 
   /// A sweep that reads each score once, if these costs have one: its kernel, without logits, potentials and outputs.
   struct FusedSweep {
     Side lines;  // The side that is updated within the pass.
     FusedSweepPlan plan;
-    FusedSweepArguments arguments;
+    FusedSweepArguments arguments;  // Costs of the rank's lines.
+    StoredCosts costs;              // Of all lines.
   };
   std::optional<FusedSweep> fused_sweep() const;
 
@@ -95,12 +123,14 @@ class Costs {
   /// other costs), if these costs have them: the kernel, without logits and outputs.
   struct FusedEvaluation {
     Side lines;
-    FusedEvaluationArguments arguments;
+    FusedEvaluationArguments arguments;  // Costs of the rank's lines.
   };
   std::optional<FusedEvaluation> fused_evaluation() const;
   std::optional<TileEvaluationArguments> tile_evaluation() const;
 
   PairTimes pair_times() const;
+  /// Of a pass over all pairs.
+  double pass_nanoseconds() const;
 
   /// Throws unsupported if the costs have no points.
   virtual PointValues points(Side side) const = 0;

@@ -64,9 +64,8 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
                fresh.marginal.data()},
               runtime->stream());
 
-  fresh.product = problem_.costs->launch(side, Pass::product);
-  std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * fresh.product.plan.work.slots;
-  fresh.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
+  fresh.product = problem_.costs->sum_pass(side, Pass::product);
+  fresh.partials = DeviceArray<unsigned char>(runtime, fresh.product.size() * 2 * size_of(rows.scalar));
   fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * size_of(rows.scalar));
   fresh.scales = DeviceArray<unsigned long long>(runtime, 2);
   MONGE_CUDA_TRY(cudaMemsetAsync(fresh.scales.data(), 0, 2 * sizeof(unsigned long long), runtime->stream()));
@@ -129,11 +128,12 @@ void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v
   VectorScale const scale{rows.scales.data() + turn, rows.scales.data() + 1 - turn};
   scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), v, scale, rows.factors.data(),
                 stream);
-  launch_pass(rows.product.plan, rows.product.arguments, stream);
+  if (rows.product.ranks) rows.product.ranks->meet();
+  rows.product.launch(stream, stream);
   bool const plan = scaling == Scaling::plan;
   finish_product(
       {
-          .sums = {side_index(side), problem_.side(side), rows.partials.data(), nullptr, rows.product.plan.work,
+          .sums = {side_index(side), problem_.side(side), rows.partials.data(), nullptr, rows.product.work(),
                    rows.transform.parameters.data()},
           .row_factor = plan ? rows.plan_factor.data() : rows.share_factor.data(),
           .scale = scale,
@@ -335,7 +335,7 @@ bool PlanOperator::by_entries(int width, bool keep) const {
 PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool keep) {
   EntryStore& store = keep ? kept_[side_index(side)] : passing_;
   std::int64_t const columns = problem_.costs->padded_size(opposite(side));
-  int const padded = problem_.costs->padded_size(side);
+  int const padded = problem_.costs->rows_of_rank(side).count;
   bool const halves = problem_.costs->scalar() == DataType::float32;
   std::int64_t const row_bytes = columns * (halves ? 4 : 8);
   std::int64_t const fitting = std::max<std::int64_t>(kPassingBytes / row_bytes / kRowPadding, 1) * kRowPadding;
@@ -454,10 +454,21 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
                                  StridedView const& out, bool keep, HadamardFactors const* hadamard) {
   PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
   EntryStore& store = entry_store(side, keep);
-  int const padded = problem_.costs->padded_size(side), columns = problem_.costs->padded_size(opposite(side));
+  int const columns = problem_.costs->padded_size(opposite(side));
+  RankShare const share = problem_.costs->rows_of_rank(side);
   Entries const entries = store.entries(problem_.costs->scalar(), columns);
-  for (int first = 0; first < padded; first += store.rows) {
-    int const rows = std::min(store.rows, padded - first);
+  StridedView products = out;
+  std::int64_t const product_bytes = width * size_of(out.scalar);  // Of a row.
+  DeviceRanks const* const ranks = problem_.costs->sharing_ranks();
+  if (ranks) {
+    frozen(side);  // A pass of all ranks.
+    ranks->meet();
+    grow(problem_.runtime, workspace_.products, share.all * product_bytes);
+    products = {workspace_.products.data(), width, out.scalar};
+  }
+  int const end = share.first + share.count;
+  for (int first = share.first; first < end; first += store.rows) {
+    int const rows = std::min(store.rows, end - first);
     if (!store.complete) write_entries(side, first, rows, store);
     if (hadamard) weight_entries(*hadamard, first, rows, entries);
     StoreValuesArguments result = multiply_entries(entry_operand(rows, entries.high, entries.low, columns), values);
@@ -467,9 +478,16 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
     result.row_divisor = hadamard && hadamard->left_divisor ? hadamard->left_divisor + first : nullptr;
     result.value_factor = hadamard ? 1 / hadamard->factor : 1.0;
     result.origin = origin;
-    result.out = out;
-    result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * size_of(out.scalar);
+    result.out = products;
+    result.out.data = static_cast<unsigned char*>(products.data) + first * products.stride * size_of(products.scalar);
     store_values(result, problem_.runtime->stream());
+  }
+  if (ranks) {
+    ranks->gather(products.data, share.each * product_bytes, problem_.runtime->stream());
+    auto const bytes = static_cast<std::size_t>(product_bytes);
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(out.data, static_cast<std::size_t>(out.stride * size_of(out.scalar)),
+                                     products.data, bytes, bytes, static_cast<std::size_t>(problem_.size(side)),
+                                     cudaMemcpyDeviceToDevice, problem_.runtime->stream()));
   }
   store.complete = &store != &passing_;
 }

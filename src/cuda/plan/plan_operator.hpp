@@ -65,7 +65,7 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceArray<unsigned char> references;          // Of this side's points, padded.
     DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
-    Costs::Launch product;                         // For one vector.
+    Costs::SumPass product;                        // For one vector.
     DeviceArray<unsigned char> factors, partials;  // Of `product`.
     DeviceArray<unsigned long long> scales;        // The two numbers of VectorScale.
     int products = 0;                              // Launched so far; its parity selects the scale.
@@ -75,13 +75,14 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceArray<unsigned char> high, low;
     DeviceArray<double> sums;  // One for each row.
     int rows = 0;
-    bool complete = false;  // All rows are present, and stay.
+    bool complete = false;  // All rows of this rank are present, and stay.
 
     Entries entries(DataType scalar, int columns) const { return {scalar, columns, high.data(), low.data()}; }
   };
   /// Memory of products with many columns. It is kept between products and only grows.
   struct Workspace {
     DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
+    DeviceArray<unsigned char> products;                          // Of all ranks, if several.
     DeviceArray<unsigned char> log_rows, log_factors, selection;  // Of selections.
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;

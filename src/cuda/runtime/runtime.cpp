@@ -5,6 +5,8 @@
 
 #include <monge/error.hpp>
 
+#include "cuda/runtime/device_ranks.hpp"
+
 namespace monge::cuda {
 namespace {
 
@@ -30,7 +32,8 @@ Stream::~Stream() {
   if (owned_) cudaStreamDestroy(stream_);
 }
 
-Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_(options.allocator) {
+Runtime::Runtime(CudaOptions const& options, std::shared_ptr<Ranks> ranks)
+    : index_(options.index), allocator_(options.allocator) {
   DeviceGuard const guard(index_);
   cudaDeviceProp properties;
   MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, index_));
@@ -44,6 +47,7 @@ Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_
       options.stream ? Stream(static_cast<cudaStream_t>(options.stream)) : Stream(unsigned{cudaStreamDefault}),
       4 * kMostStaged);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
+  if (ranks) ranks_ = std::make_shared<DeviceRanks const>(std::move(ranks));
   if (allocator_.allocate) return;
 
   // A separate pool keeps freed memory, so a size that was allocated before needs no driver call. The device's default
@@ -69,6 +73,7 @@ Runtime::~Runtime() {
   cudaGetDevice(&previous);
   cudaSetDevice(index_);
   cudaStreamSynchronize(stream());
+  ranks_.reset();
   stagings_.clear();
   if (pool_) cudaMemPoolDestroy(pool_);
   lanes_.clear();

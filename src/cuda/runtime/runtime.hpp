@@ -15,6 +15,10 @@
 #include "core/memory_count.hpp"
 #include "cuda/runtime/check.hpp"
 
+namespace monge {
+class Ranks;
+}  // namespace monge
+
 namespace monge::cuda {
 
 /// Makes `index` the current device of this thread; the destructor restores the previous one.
@@ -96,6 +100,7 @@ struct RuntimeCounters {
   std::int64_t lanes = 0;           // LaneScopes.
 };
 
+class DeviceRanks;
 class Staging;
 
 /// A backend and its operators share a Runtime, so an operator may outlive its context.
@@ -104,8 +109,8 @@ class Staging;
 /// thread that has a scope works in a stream of its own.
 class Runtime {
  public:
-  /// The device must exist.
-  explicit Runtime(CudaOptions const& options);
+  /// The device must exist. With ranks, all make their runtimes within a call.
+  explicit Runtime(CudaOptions const& options, std::shared_ptr<Ranks> ranks = nullptr);
   ~Runtime();
   Runtime(Runtime const&) = delete;
   Runtime& operator=(Runtime const&) = delete;
@@ -134,6 +139,8 @@ class Runtime {
   std::unique_ptr<Staging> batch_staging(std::size_t bytes) const;
   void give_back(std::unique_ptr<Staging> staging) const;
 
+  /// Null for one rank.
+  DeviceRanks const* ranks() const { return ranks_.get(); }
   RuntimeCounters const& counters() const { return counters_; }
   MemoryCount& memory() const { return memory_; }
 
@@ -188,6 +195,7 @@ class Runtime {
   std::unique_ptr<Lane> lane_;
   mutable std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Stream> capture_stream_;
+  std::shared_ptr<DeviceRanks const> ranks_;
 };
 
 /// While a scope lives, device memory for the runtime's stream is cut from a few large pieces. Released memory is not

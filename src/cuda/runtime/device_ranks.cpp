@@ -1,0 +1,84 @@
+#include "cuda/runtime/device_ranks.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "cuda/runtime/check.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// What ranks tell each other before they choose how to join their devices.
+struct Introduction {
+  cudaUUID_t device;
+  bool has_nccl;
+  Nccl::Id id;  // Of rank 0.
+};
+
+std::vector<std::int64_t> edges_of(int ranks, std::int64_t each) {
+  std::vector<std::int64_t> edges(static_cast<std::size_t>(ranks) + 1);
+  for (std::size_t r = 0; r < edges.size(); ++r) edges[r] = static_cast<std::int64_t>(r) * each;
+  return edges;
+}
+
+bool same(cudaUUID_t const& p, cudaUUID_t const& q) {
+  return std::memcmp(&p, &q, sizeof p) == 0;
+}
+
+}  // namespace
+
+DeviceRanks::DeviceRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)) {
+  int device = 0;
+  cudaDeviceProp properties;
+  MONGE_CUDA_TRY(cudaGetDevice(&device));
+  MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, device));
+  std::vector<Introduction> all(static_cast<std::size_t>(size()));
+  Introduction& mine = all[static_cast<std::size_t>(rank())];
+  mine = {properties.uuid, Nccl::unavailable_reason().empty(), {}};
+  if (rank() == 0 && mine.has_nccl) mine.id = Nccl::new_id();
+  std::vector<std::int64_t> const edges = edges_of(size(), 1);
+  SharedItems const items = shared_items(all.data(), 1, edges);
+  ranks_->exchange({&items, 1});
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    auto const shares_device = [&](Introduction const& other) { return same(other.device, all[r].device); };
+    if (!all[r].has_nccl || std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(r), shares_device))
+      return;
+  }
+  nccl_.emplace(all[0].id, rank(), size());
+}
+
+std::vector<std::int64_t> DeviceRanks::edges(std::size_t items) const {
+  std::vector<std::int64_t> edges(static_cast<std::size_t>(size()) + 1);
+  for (std::size_t r = 0; r < edges.size(); ++r)
+    edges[r] = static_cast<std::int64_t>(items * r / static_cast<std::size_t>(size()));
+  return edges;
+}
+
+RankShare DeviceRanks::share(int count, int unit) const {
+  int const units = count / unit, each = (units + size() - 1) / size() * unit;
+  int const first = static_cast<int>(std::min<std::int64_t>(std::int64_t{each} * rank(), count));
+  return {first, std::min(each, count - first), each, each * size()};
+}
+
+void DeviceRanks::meet() const {
+  if (nccl_) ranks_->meet();
+}
+
+void DeviceRanks::gather(void* data, std::int64_t bytes, cudaStream_t stream) const {
+  if (nccl_) return nccl_->all_gather(data, static_cast<std::size_t>(bytes), stream);
+  std::int64_t const all = bytes * size(), first = bytes * rank();
+  std::vector<std::byte> host(static_cast<std::size_t>(all));
+  MONGE_CUDA_TRY(cudaMemcpyAsync(host.data() + first, static_cast<std::byte*>(data) + first,
+                                 static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+  MONGE_CUDA_TRY(cudaStreamSynchronize(stream));
+  std::vector<std::int64_t> const edges = edges_of(size(), bytes);
+  SharedItems const items = shared_items(host.data(), 1, edges);
+  ranks_->exchange({&items, 1});
+  MONGE_CUDA_TRY(cudaMemcpyAsync(data, host.data(), host.size(), cudaMemcpyHostToDevice, stream));
+  MONGE_CUDA_TRY(cudaStreamSynchronize(stream));
+}
+
+}  // namespace monge::cuda

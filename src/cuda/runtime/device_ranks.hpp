@@ -1,0 +1,49 @@
+// Ranks with a device each: the share of a rank in a number of items, and the gather that completes all shares.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <cuda_runtime_api.h>
+
+#include "backend/ranks.hpp"
+#include "cuda/runtime/nccl.hpp"
+
+namespace monge::cuda {
+
+/// Items `first` to `first` + `count` - 1 are this rank's. An array that is gathered has `each` items for every rank,
+/// `all` together; the last ranks may have fewer items or none.
+struct RankShare {
+  int first, count, each, all;
+};
+
+class DeviceRanks {
+ public:
+  /// All ranks make it within a call. The current device is this rank's. Devices are joined by NCCL where all ranks
+  /// can open it and each has a device of its own, and otherwise by way of host memory.
+  explicit DeviceRanks(std::shared_ptr<Ranks> ranks);
+
+  int rank() const { return ranks_->rank(); }
+  int size() const { return ranks_->size(); }
+  /// Whether gather() enqueues; otherwise it waits, and cannot be recorded in a graph.
+  bool enqueues() const { return nccl_.has_value(); }
+  /// Completes an array in host memory. Meets the other ranks.
+  void exchange(SharedItems const& items) const { ranks_->exchange({&items, 1}); }
+  /// The first of this many items for each rank, and their number: as equal shares as there can be.
+  std::vector<std::int64_t> edges(std::size_t items) const;
+  /// The share in `count` items, a multiple of `unit`, in whole units.
+  RankShare share(int count, int unit) const;
+
+  /// Precedes gathers that are enqueued: throws on all ranks if one has left the call.
+  void meet() const;
+  /// `data` has `bytes` for each rank. Copies the part of this rank to the others.
+  void gather(void* data, std::int64_t bytes, cudaStream_t stream) const;
+
+ private:
+  std::shared_ptr<Ranks> ranks_;
+  std::optional<Nccl> nccl_;
+};
+
+}  // namespace monge::cuda
