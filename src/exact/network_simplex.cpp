@@ -198,14 +198,17 @@ void NetworkSimplex::unlink(std::int32_t node) {
   if (own.next != kNone) nodes_[at(own.next)].previous = own.previous;
 }
 
-/// The arc of least reduced cost in the next block that has a negative one, or kNone.
+/// The arc of least reduced cost in the next block that has a negative one, or kNone. A block has sqrt(arcs), or more.
 std::int32_t NetworkSimplex::entering() {
   double const most = -0x1p-46 * scale_;
   auto const reduced = [&](std::size_t k) {
     return cost_[k] - potential_[at(arc_row_[k])] - potential_[at(arc_column_[k])];
   };
+  // A pivot that moves many nodes is worth a longer search: a better arc leaves fewer of them.
+  constexpr double kArcsOfNode = 4;
+  std::size_t const block = std::max(block_, static_cast<std::size_t>(kArcsOfNode * moved_));
   for (std::size_t seen = 0; seen < cost_.size();) {
-    std::size_t const begin = next_arc_ < cost_.size() ? next_arc_ : 0, end = std::min(begin + block_, cost_.size());
+    std::size_t const begin = next_arc_ < cost_.size() ? next_arc_ : 0, end = std::min(begin + block, cost_.size());
     next_arc_ = end;
     seen += end - begin;
     double even = most, odd = most;  // Two minima, since each depends on the one before.
@@ -266,15 +269,18 @@ void NetworkSimplex::pivot(std::int32_t arc) {
   }
   double const of_rows = below_i ? reduced : -reduced;
   stack_.assign(1, top);
+  double moved = 0;
   while (!stack_.empty()) {
     std::int32_t const node = stack_.back();
     stack_.pop_back();
+    ++moved;
     nodes_[at(node)].depth = nodes_[at(nodes_[at(node)].parent)].depth + 1;
     double& potential = potential_[at(node)] += is_row(node) ? of_rows : -of_rows;
     scale_ = std::max(scale_, std::abs(potential));
     for (std::int32_t child = nodes_[at(node)].first_child; child != kNone; child = nodes_[at(child)].next)
       stack_.push_back(child);
   }
+  moved_ += (moved - moved_) / 64;
   ++pivots_;
 }
 

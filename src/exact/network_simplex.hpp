@@ -92,6 +92,7 @@ class NetworkSimplex {
   double scale_ = 0;  // The largest |potential| since all were found: a negative reduced cost has no larger rounding.
   double price_ = 0;
   std::size_t next_arc_ = 0, block_ = 0;
+  double moved_ = 0;  // The nodes whose potentials a pivot changes: a mean of the last ones.
   std::int64_t pivots_ = 0;
 };
 
