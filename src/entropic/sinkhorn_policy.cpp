@@ -24,8 +24,11 @@ constexpr double kNewtonRungError = 3e-2;
 constexpr int kRungSweeps = 5;
 /// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
 constexpr int kSweepsBeforeNewton = 2;
-/// Newton's method is expected to take this number of passes from where sweeps have come.
+/// Newton's method is expected to take this number of passes from where sweeps have come, and fewer from below a
+/// relative error of kCloseError, where each step squares the error.
 constexpr double kNewtonPasses = 15;
+constexpr double kNewtonPassesClose = 6;
+constexpr double kCloseError = 1e-3;
 /// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it.
 constexpr double kDearNewton = 3;
 /// A trial that Newton's method may follow ends at the first check with a larger relative error than this.
@@ -35,9 +38,9 @@ constexpr double kHopelessError = 0.5;
 constexpr int kPatience = 10;
 constexpr int kBlindPatience = 100;
 /// The same for a measure to itself, whose sweeps at least halve the error (docs/math.md, section 14): a fall by less
-/// than kSelfFall is rounding.
+/// than kSelfFall between checks is rounding.
 constexpr int kSelfPatience = 3;
-constexpr double kSelfFall = 0.9;
+constexpr double kSelfFall = 0.5;
 /// Sweeps have stalled at relative errors from kLeastFloor to kUsualFloor times the rounding error of a logit. Where
 /// the tolerance is below the first, float64 takes over at the second.
 constexpr double kLeastFloor = 0.002;
@@ -232,7 +235,8 @@ bool SinkhornPolicy::newton_pays() const {
   if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
   if (options_.method == Method::newton || newton_steps_ > 0) return true;
   Seen const& last = seen_.back();
-  double const newton = kNewtonPasses * sweeps_of_newton_pass();
+  double const newton =
+      (last.error < kCloseError * mass_ ? kNewtonPassesClose : kNewtonPasses) * sweeps_of_newton_pass();
   bool const had_chance = last.iteration - seen_.front().iteration > newton;
   // Where steps are expensive, the first rates are no reason to take one.
   if (!steps_on_ladder() && !had_chance) return false;
@@ -451,7 +455,8 @@ double SinkhornPolicy::seen_rate() const {
 /// than it takes time, and slow modes emerge later, so more sweeps may be needed than are foreseen.
 int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || last_sweep_.eps != options_.eps) return usual;
-  if (is_self_ || (symmetric() && seen_.size() < 2)) return std::min(usual, kSelfPatience);
+  if (is_self_ || (symmetric() && seen_.size() < 2))
+    return std::min(usual, is_self_ && precision_ == Precision::float64 ? 1 : kSelfPatience);
   if (certified_value_) return usual;
   double const rate = seen_rate();
   if (!(rate < 1)) return usual;
@@ -487,12 +492,14 @@ double SinkhornPolicy::logit_rounding() const {
   return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty);
 }
 
-/// Whether sweeps have come to errors that rounding may stop, on the way to a tolerance out of its reach. Other
-/// schedules fall too slowly from the usual floor to the least to leave it to float64.
+/// Whether sweeps have come to errors that rounding may stop, on the way to a tolerance out of its reach. A measure to
+/// itself, whose plan may be close to a permutation, has the whole rounding of a logit in its error. Other schedules
+/// fall too slowly from the usual floor to the least to leave it to float64.
 bool SinkhornPolicy::foresees_floor() const {
   double const rounding = logit_rounding();
-  return may_refine() && options_.schedule == Schedule::overrelaxed && options_.tolerance > 0 &&
-         target_ < kLeastFloor * rounding && seen_error() <= kUsualFloor * rounding * mass_;
+  double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
+  return may_refine() && options_.tolerance > 0 && target_ < kLeastFloor * rounding &&
+         seen_error() <= floor * rounding * mass_;
 }
 
 /// True when the error has stopped falling at a level that rounding explains.
