@@ -57,7 +57,8 @@ struct LinearOptions {
 };
 
 enum class LinearStatus {
-  converged,           ///< The residual, evaluated anew, is within the tolerance.
+  converged,           ///< The residual, evaluated anew, is within the tolerance; or within the rounding of the two
+                       ///< parts of the right side, which cancel where P nearly matches points one to one.
   iteration_limit,     ///< The residual is above the tolerance after all steps.
   negative_curvature,  ///< In inverse_hessian_product(): H + shift is not positive along a direction. The result is the
                        ///< iterate before this direction.

@@ -91,8 +91,8 @@ class Views {
 
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
-    derivatives_ =
-        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, has_point_derivatives ? dimension : 0);
+    derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties,
+                                                     has_point_derivatives ? dimension : 0, report.precision);
   return *derivatives_;
 }
 

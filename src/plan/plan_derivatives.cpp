@@ -19,8 +19,14 @@ double unit_of(double squares, std::int64_t count) {
 
 }  // namespace
 
-PlanDerivatives::PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension)
-    : plan_(plan), vectors_(plan.vectors()), eps_(eps), penalties_(penalties), dimension_(dimension) {}
+PlanDerivatives::PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension,
+                                 Precision precision)
+    : plan_(plan),
+      vectors_(plan.vectors()),
+      eps_(eps),
+      penalties_(penalties),
+      dimension_(dimension),
+      rounding_(precision == Precision::float64 ? 0x1p-53 : 0x1p-24) {}
 
 double PlanDerivatives::penalty_ratio(Side side) const {
   return eps_ / penalties_.of(side);
@@ -124,6 +130,10 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   std::unique_ptr<Vector> const on_rows = make(Side::rows), b = make(Side::columns);
   combine({{1 / k_a, right[Side::rows], &inverse_r}}, *on_rows);
   plan_.multiply(Side::columns, *on_rows, *b);
+  double squares[2];
+  std::pair<Vector const*, Vector const*> const parts[2] = {{right[Side::columns], right[Side::columns]},
+                                                            {b.get(), b.get()}};
+  vectors_.dots(parts, squares);
   combine({{1, right[Side::columns]}, {-1, b.get()}}, *b);
   double sums[2];
   std::pair<Vector const*, Vector const*> const pairs[2] = {{b.get(), &support(Side::columns)},
@@ -152,8 +162,13 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
             if (delta > 0) combine({{1, &out}, {-vectors_.dot(out, c) / sums[1], &support(Side::columns)}}, out);
           },
       .null_vector = &support(Side::columns)};
-  ConjugateGradientResult const end =
-      conjugate_gradient(vectors_, system, *b, dg, {options.tolerance, options.iterations});
+  // Where P nearly matches points one to one, the parts of b cancel. A residual below their rounding means nothing, and
+  // steps on it would fill dg with noise.
+  double tolerance = options.tolerance;
+  double const size = std::sqrt(vectors_.dot(*b, *b)),
+               rounding = rounding_ * (std::sqrt(squares[0]) + std::sqrt(squares[1]));
+  if (rounding_ <= tolerance && tolerance * size < rounding) tolerance = rounding / size;
+  ConjugateGradientResult const end = conjugate_gradient(vectors_, system, *b, dg, {tolerance, options.iterations});
   // S is semidefinite for any P: a curvature that is not positive comes from rounding.
   LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
   result.report = {status, end.iterations, end.residual};

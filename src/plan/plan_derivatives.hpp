@@ -6,6 +6,7 @@
 #include <span>
 
 #include <monge/derivatives.hpp>
+#include <monge/report.hpp>
 
 #include "entropic/entropic_operator.hpp"
 #include "plan/plan_operator.hpp"
@@ -14,8 +15,9 @@ namespace monge {
 
 class PlanDerivatives {
  public:
-  /// `plan` outlives this object. `dimension` is that of the points, or 0 if there are no derivatives by them.
-  PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension);
+  /// `plan` outlives this object; `precision` is that of its products. `dimension` is that of the points, or 0 if there
+  /// are no derivatives by them.
+  PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension, Precision precision);
 
   /// sum_j P_ij dc(x_i, y_j)/dx_i, size(side) x d.
   void gradient(Side side, Vector& out);
@@ -88,6 +90,7 @@ class PlanDerivatives {
   double eps_;
   Penalties penalties_;
   std::int64_t dimension_;
+  double rounding_;  // The unit roundoff of the products.
   Kept kept_[2];
   std::unique_ptr<Vector> overlap_;
 };

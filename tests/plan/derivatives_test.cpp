@@ -13,6 +13,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 class PlanDerivativesTest : public BackendTest {
  public:
+  using BackendTest::precision;
   std::unique_ptr<EntropicOperator> entropic(Problem const& problem) const { return make_operator(problem); }
 
  protected:
@@ -26,7 +27,8 @@ MONGE_FOR_EACH_OF(PlanDerivativesTest, all_targets());
 
 /// The oracle's and the library's plan at the same potentials.
 struct Pair {
-  Pair(EntropicOperator& entropic, Problem const& given, double eps, Penalties penalties, double disturbance)
+  Pair(EntropicOperator& entropic, Problem const& given, double eps, Penalties penalties, double disturbance,
+       Precision precision)
       : problem(given, eps, penalties), potentials(problem.optimum()) {
     Random random(11);
     for (Side const side : kSides) {
@@ -37,7 +39,7 @@ struct Pair {
     }
     entropic.set_potentials(narrow(potentials.f), narrow(potentials.g));
     plan = entropic.plan(eps);
-    derivatives = std::make_unique<PlanDerivatives>(*plan, eps, penalties, problem.d());
+    derivatives = std::make_unique<PlanDerivatives>(*plan, eps, penalties, problem.d(), precision);
   }
 
   PointProblem problem;
@@ -117,7 +119,7 @@ void for_each_pair(Test const& test, Check const& check) {
         SCOPED_TRACE(testing::Message() << recipe << ", rho_a " << penalties.a << ", rho_b " << penalties.b
                                         << ", disturbance " << disturbance);
         auto const entropic = test.entropic(problem);
-        Pair pair(*entropic, problem, eps, penalties, disturbance);
+        Pair pair(*entropic, problem, eps, penalties, disturbance, test.precision());
         check(problem, eps, pair);
       }
     }
@@ -395,7 +397,7 @@ TEST_P(HessianTest, products_are_linear_over_any_scale) {
   Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
   double const eps = 0.1 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, eps, {}, 0);
+  Pair const pair(*entropic, given, eps, {}, 0, precision());
   Random random(5);
   std::vector<double> const v = gaussian_points(70, 3, random);
   VectorPair const out = outputs(pair);
@@ -419,7 +421,7 @@ TEST_P(HessianTest, inverse_products_and_gradients_are_linear_over_any_scale) {
   Problem const given = make_problem({20, 30, 3});
   double const eps = 0.3 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, eps, {}, 0);
+  Pair const pair(*entropic, given, eps, {}, 0, precision());
   Random random(5);
   std::vector<double> const v = gaussian_points(20, 3, random), of_f = gaussian_points(20, 1, random);
   double sum = 0;
@@ -475,7 +477,7 @@ TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
     auto const entropic = make_operator(given);
     entropic->sweep({eps}, 20);
     auto const plan = entropic->plan(eps);
-    PlanDerivatives derivatives(*plan, eps, {}, 2);
+    PlanDerivatives derivatives(*plan, eps, {}, 2, precision());
     VectorPair v, out;
     std::vector<double> direction(2 * n);
     for (int i = 0; i < n; ++i) direction[2 * i] = 1, direction[2 * i + 1] = -0.5;
@@ -502,7 +504,7 @@ TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
 TEST_P(HessianTest, points_of_no_weight_have_rows_of_zero) {
   Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, 2.0, {5, 3}, 0.1);
+  Pair const pair(*entropic, given, 2.0, {5, 3}, 0.1, precision());
   Random random(5);
   VectorPair const out = outputs(pair);
   pair.derivatives->hessian_product(split(pair, gaussian_points(70, 3, random)), out, {});
@@ -517,7 +519,7 @@ TEST_P(HessianTest, inverse_products_undo_products) {
   Problem const given = make_problem({30, 40, 3});
   double const eps = 0.2 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, eps, {}, 0);
+  Pair const pair(*entropic, given, eps, {}, 0, precision());
   Random random(8);
   std::vector<double> const v = gaussian_points(30, 3, random);
   VectorPair direction, out;

@@ -384,6 +384,26 @@ TEST_P(DerivativesTest, a_system_that_rounding_ends_stagnates) {
   }
 }
 
+// Where P nearly matches the points, the right side is the rounding of its two parts. That is no shortfall; the same
+// points at a larger eps in float32, where the parts do not cancel, and too few steps are one.
+TEST_P(DerivativesTest, a_right_side_of_rounding_is_solved) {
+  std::int64_t const n = 60;
+  Random random(1);
+  std::vector<double> const x = gaussian_points(n, 3, random), v = gaussian_points(n, 3, random);
+  std::vector<double> y(x), product(x.size());
+  for (std::size_t k = 0; k < y.size(); ++k) y[k] = x[(k + 3 * 17) % y.size()] + 0.01 * v[k];
+  PointCloud const clouds{{x.data(), n, 3}, {y.data(), n, 3}};
+  auto const report_at = [&](double eps, LinearOptions const& linear) {
+    SolveOptions const options{.eps = eps, .tolerance = 1e-5, .iterations = 20000, .precision = precision()};
+    return monge::solve(context(), clouds, options)
+        .hessian_product({.x = {v.data(), n, 3}}, {.x = {product.data(), n, 3}}, linear);
+  };
+  LinearReport const matched = report_at(1e-4, {});
+  EXPECT_EQ(name(matched.status), "converged") << matched.residual;
+  EXPECT_GT(matched.residual, 1e-6);  // The tolerance alone would say otherwise.
+  EXPECT_EQ(name(report_at(0.3, {.iterations = 3}).status), "iteration_limit");
+}
+
 // At the ends of the ranges of eps and rho, and for clouds that are points: finite, and what a report says is so.
 TEST_P(DerivativesTest, are_finite_at_the_ends_of_the_ranges) {
   Problem const spread = make_problem({20, 30, 3, Weights::skewed});
