@@ -420,6 +420,8 @@ def _result(
 
 def _starting_plan(given: Any) -> Array | None:
     """`plan_init`. Of an array that only the library can read, the library checks the sums."""
+    if hasattr(given, "potentials") and hasattr(given, "plan"):
+        raise TypeError(f"plan_init: is a {type(given).__name__}; must be an array (n x m), as its `plan`")
     plan = read_optional("plan_init", given)
     if plan is None or framework_of(plan).root == "foreign" or plan.min() >= 0 and plan.max() < math.inf:
         return plan

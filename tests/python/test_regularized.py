@@ -717,6 +717,7 @@ def test_bad_arguments_say_what_they_may_be(rng):
         ({"slopes": [0.0, 1.0]}, ValueError, r"^slopes: "),
         ({"slopes": [[0.0, 1.0]], "quadratic": 1.0}, NotImplementedError, r"^slopes: is given with quadratic"),
         ({"slopes": [[0.0, 1.0]], "separable": CAPACITY}, ValueError, r"^slopes: is given with separable"),
+        ({"plan_init": monge.solve_regularized(cost, a, b)}, TypeError, r"^plan_init: is a RegularizedResult; must be"),
         ({"plan_init": np.ones((2, 2))}, ValueError, r"^plan_init: is 2 x 2; must be 11 x 9"),
         ({"plan_init": np.full(SHAPE, np.nan)}, ValueError, r"^plan_init: entry \(0, 0\) is nan; must be finite"),
         ({"plan_init": 98 / 99 - np.arange(99).reshape(SHAPE) / 98}, ValueError, r"^plan_init: entry \(10, 8\) is -0"),

@@ -156,6 +156,8 @@ class SamplesLoss(torch.nn.Module):
             raise TypeError(f"SamplesLoss: takes (x, y) or (a, x, b, y); was given {len(args)} tensors")
         require_tensors(x=x, y=y)
         require_tensors(True, a=a, b=b, labels_x=labels_x, labels_y=labels_y, label_cost=label_cost)
+        if self.p == 1 and labels_x is not None:
+            raise NotImplementedError("labels_x: is given with p = 1; must be with p = 2, whose costs are squares")
         batched = x.ndim == 3
         if x.ndim not in (2, 3):
             raise ValueError(f"x: has shape {tuple(x.shape)}; must be (n, d) or (B, n, d)")

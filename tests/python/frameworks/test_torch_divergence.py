@@ -185,6 +185,8 @@ def test_labels_of_samples_loss():
     np.testing.assert_allclose(monge.torch.SamplesLoss(blur=0.7, tol=1e-10)(x, y, **labels), numbers.value)
     with pytest.raises(ValueError, match="^labels_y: is missing; labels_x, labels_y and label_cost go together"):
         monge.torch.sinkhorn_divergence(x, y, reg=0.5, labels_x=LABELS["labels_x"])
+    with pytest.raises(NotImplementedError, match="^labels_x: is given with p = 1; must be with p = 2"):
+        monge.torch.SamplesLoss(p=1, blur=0.7)(x, y, **LABELS)
     with pytest.raises(NotImplementedError, match="^label_cost: requires a gradient"):
         table = LABELS["label_cost"].clone().requires_grad_()
         monge.torch.transport(x, y, reg=0.5, **{**LABELS, "label_cost": table})
