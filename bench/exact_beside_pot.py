@@ -18,7 +18,8 @@ import ot
 
 import monge
 
-SHAPES = ["16,2,random", "64,2,random", "128,2,random", "256,2,uniform", "256,2,random", "256,16,uniform", "256,16,random"]
+SHAPES = ["16,2,random", "32,2,random", "45,2,random", "64,2,random", "128,2,random"]
+SHAPES += ["256,2,uniform", "256,2,random", "256,16,uniform", "256,16,random"]
 SHAPES += ["1000,3,uniform", "2000,3,uniform", "2000,16,uniform", "2000,16,random", "5000,16,uniform"]
 MOST_FOR_POT = 5000
 

@@ -311,7 +311,7 @@ class ExactSolve {
     bool const no_dustbin = partial && (by_rows ? masses_.b.back() : masses_.a.back()) == 0;
     Prices found{std::vector<double>(at(size), partial ? (no_dustbin ? kInfinity : 0) : penalty),
                  std::vector<std::int32_t>(at(size), -1)};
-    if (partial && has_all_pairs()) return found;
+    if (partial && !costs_.may_forbid()) return found;
     std::vector<Arc> const nearest = cheapest_pairs(side);
     for (std::size_t i = 0; i < nearest.size(); ++i) {
       Arc const& pair = nearest[i];
@@ -331,12 +331,6 @@ class ExactSolve {
     return found;
   }
 
-  /// Whether no pair can be forbidden.
-  bool has_all_pairs() const {
-    auto const* const clouds = std::get_if<PointCloud>(&geometry_);
-    return clouds && clouds->labels.empty();
-  }
-
   /// The pair of least cost of each point, whatever the weights.
   std::vector<Arc> cheapest_pairs(Side side) {
     bool const by_rows = side == Side::rows;
@@ -346,7 +340,7 @@ class ExactSolve {
       return by_rows ? Arc{own, other, 0} : Arc{other, own, 0};
     };
     std::vector<Arc> cheapest;
-    if (has_all_pairs()) {
+    if (!costs_.may_forbid()) {
       HardTransform all(backend_of(context_), geometry_,
                         {std::vector<double>(at(n_), 1.0), std::vector<double>(at(m_), 1.0)});
       std::vector<std::int64_t> nearest(at(size));
@@ -483,7 +477,7 @@ class ExactSolve {
     SolveOptions options = start_options(kStartSweeps);
     std::vector<double> f, g;
     std::int64_t const stride = std::min(n_, m_) / kCoarse;
-    if (stride > 1 && has_all_pairs() && set_coarse_start(stride, options, g)) {
+    if (stride > 1 && !costs_.may_forbid() && set_coarse_start(stride, options, g)) {
       f.assign(at(n_), 0);  // A sweep begins with f.
       options.f = f;
       options.g = g;
@@ -512,11 +506,18 @@ class ExactSolve {
       return MatrixView(points.data(), points.type(), std::ssize(some), points.columns(), points.row_stride() * stride,
                         points.device());
     };
+    auto const some_labels = [&](IndexView labels, std::vector<double> const& some) {
+      labels.stride *= stride;
+      labels.size = labels.empty() ? 0 : std::ssize(some);
+      return labels;
+    };
     PointCloud const all = std::get<PointCloud>(geometry_);
     PointCloud some_rows = all;
     some_rows.x = some_points(all.x, weights.a);
+    some_rows.labels.x = some_labels(all.labels.x, weights.a);
     PointCloud some = some_rows;
     some.y = some_points(all.y, weights.b);
+    some.labels.y = some_labels(all.labels.y, weights.b);
 
     Annealed const coarse = annealed(some, weights, options);
     HardTransform transform(backend_of(context_), some_rows, {weights.a, std::vector<double>(at(m_), 1.0)});

@@ -146,19 +146,48 @@ void PairCosts::set(std::span<Arc> arcs) const {
     }
     return;
   }
-  bool const on_host = matrix_.device().type == DeviceType::cpu;
-  std::vector<double> line;
-  std::int32_t line_row = -1;
-  for (Arc& arc : arcs) {
-    if (on_host) {
+  if (matrix_.device().type == DeviceType::cpu) {
+    for (Arc& arc : arcs) {
       std::int64_t const i = transposed_ ? arc.column : arc.row, j = transposed_ ? arc.row : arc.column;
       arc.cost = with_data(matrix_, [&](auto const* data) { return double{data[i * matrix_.row_stride() + j]}; });
-    } else {
-      if (arc.row != line_row) line = backend_.read(line_of(matrix_, transposed_, line_row = arc.row));
-      arc.cost = line[static_cast<std::size_t>(arc.column)];
     }
+  } else {
+    set_from_device(arcs);
+  }
+  for (Arc const& arc : arcs) {
     if (std::isnan(arc.cost) || arc.cost == -HUGE_VAL) throw_bad_cost(arc.row, arc.column, arc.cost);
   }
+}
+
+void PairCosts::set_from_device(std::span<Arc> arcs) const {
+  constexpr std::int64_t kMost = 1 << 21;  // Numbers of a read.
+  for (std::size_t k = 0; k < arcs.size();) {
+    // Arcs that follow each other are of a row or, if only their column is the same, of a column.
+    bool const of_column =
+        k + 1 < arcs.size() && arcs[k].row != arcs[k + 1].row && arcs[k].column == arcs[k + 1].column;
+    auto const line_of_arc = [&](Arc const& arc) { return of_column ? arc.column : arc.row; };
+    bool const in_memory = of_column == transposed_;  // Or else its numbers are matrix_.row_stride() apart.
+    std::int64_t const width = matrix_.row_stride(), first = line_of_arc(arcs[k]);
+    std::int64_t const most = in_memory ? std::max<std::int64_t>(1, kMost / std::max<std::int64_t>(1, width)) : 1;
+    std::size_t end = k;
+    std::int64_t last = first;
+    for (; end < arcs.size(); ++end) {
+      std::int64_t const line = line_of_arc(arcs[end]);
+      if (line < last || line > last + 1 || line >= first + most) break;
+      last = line;
+    }
+    VectorView const line = line_of(matrix_, !in_memory, first);
+    std::vector<double> const numbers =
+        backend_.read({line.data(), line.type(), line.size() + (last - first) * width, line.stride(), line.device()});
+    for (; k < end; ++k) {
+      std::int64_t const other = of_column ? arcs[k].row : arcs[k].column;
+      arcs[k].cost = numbers[static_cast<std::size_t>((line_of_arc(arcs[k]) - first) * width + other)];
+    }
+  }
+}
+
+bool PairCosts::may_forbid() const {
+  return d_ == 0 || std::ranges::any_of(label_cost_, [](double cost) { return std::isinf(cost); });
 }
 
 }  // namespace monge

@@ -14,9 +14,12 @@ class PairCosts {
   /// Copies points; a matrix must stay. Throws Error for points that are not finite, lengths of 0 and bad labels.
   PairCosts(Backend const& backend, Geometry const& geometry);
 
-  /// Sets the costs of arcs, which are +infinity for forbidden pairs. Arcs of one row that follow each other take one
-  /// copy of a matrix row from a device. Throws Error for costs that are NaN or -infinity, or overflow.
+  /// Sets the costs of arcs, which are +infinity for forbidden pairs. Arcs of one row or column of a matrix that follow
+  /// each other, and those of the next rows or columns as they lie in memory, take one copy from a device. Throws Error
+  /// for costs that are NaN or -infinity, or overflow.
   void set(std::span<Arc> arcs) const;
+  /// Whether a pair can have the cost +infinity.
+  bool may_forbid() const;
 
  private:
   /// Points, in rows of width d; for the cosine they have length 1.
@@ -25,6 +28,7 @@ class PairCosts {
     std::vector<std::int64_t> labels;
   };
   double of_points(std::int64_t i, std::int64_t j) const;
+  void set_from_device(std::span<Arc> arcs) const;
 
   Backend const& backend_;
   PointCloud clouds_ = {};

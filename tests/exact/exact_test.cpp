@@ -319,13 +319,23 @@ TEST(Exact, LargeCloudsFindATranslation) {
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t k = 0; k < d; ++k) y[d * (n - 1 - i) + k] = x[d * i + k] + static_cast<double>(k);
   }
-  PointCloud const clouds{.x = {x.data(), n, d}, .y = {y.data(), n, d}};
-  ExactPlan const plan = solve_exact(Context::cpu(2), clouds, {}, {});
-  ASSERT_EQ(plan.report.status, ExactStatus::optimal);
-  double const slack = 2e-12 * plan.report.cost_scale;
-  EXPECT_NEAR(plan.report.value, 55, slack);
-  EXPECT_NEAR(plan.report.gap, 0, slack);
-  for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(plan.column_indices[i], n - 1 - i);
+  // Partners have the same label, which costs 1.
+  std::int64_t const classes = 5;
+  std::vector<std::int64_t> labels_x(n), labels_y(n);
+  std::vector<double> label_cost(classes * classes);
+  for (std::int64_t i = 0; i < n; ++i) labels_x[i] = labels_y[n - 1 - i] = i % classes;
+  for (std::int64_t k = 0; k < classes * classes; ++k)
+    label_cost[k] = 1 + static_cast<double>(std::abs(k / classes - k % classes));
+  for (bool const has_labels : {false, true}) {
+    PointCloud clouds{.x = {x.data(), n, d}, .y = {y.data(), n, d}};
+    if (has_labels) clouds.labels = {{labels_x.data(), n}, {labels_y.data(), n}, {label_cost.data(), classes, classes}};
+    ExactPlan const plan = solve_exact(Context::cpu(2), clouds, {}, {});
+    ASSERT_EQ(plan.report.status, ExactStatus::optimal);
+    double const slack = 2e-12 * plan.report.cost_scale;
+    EXPECT_NEAR(plan.report.value, has_labels ? 56 : 55, slack);
+    EXPECT_NEAR(plan.report.gap, 0, slack);
+    for (std::int64_t i = 0; i < n; ++i) ASSERT_EQ(plan.column_indices[i], n - 1 - i);
+  }
 }
 
 TEST(Exact, MassLeavesClustersWithoutCandidatesBetweenThem) {
