@@ -36,9 +36,7 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
 }
 
 int half_stride_of(int dimension) {
-  if (dimension <= 16) return 16;
-  if (dimension <= 32) return 32;
-  return static_cast<int>(round_up(dimension, 64));
+  return dimension <= 16 ? 16 : static_cast<int>(round_up(dimension, 32));
 }
 
 int checked_size(char const* field, std::int64_t size) {

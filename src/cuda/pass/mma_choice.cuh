@@ -32,9 +32,8 @@ PassKernel wgmma(int chunks) {
   return kernel_of<Shape>(kernel, chunks, kMostMerged);
 }
 
-template <Pass kPass, int kProducts>
+template <Pass kPass, int kProducts, int kChunk>
 PassKernel choose_mma_sync(int stride, int shared_limit) {
-  constexpr int kChunk = kProducts == 1 ? 64 : 32;
   constexpr int kStages = kProducts == 1 ? 3 : 2;
   if (stride == 16) return mma<kPass, kProducts, 16, 3, RowPlace::single_chunk>(1);
   if (stride == 32) return mma<kPass, kProducts, 32, 3, RowPlace::single_chunk>(1);
@@ -46,9 +45,8 @@ PassKernel choose_mma_sync(int stride, int shared_limit) {
   return mma<kPass, kProducts, kChunk, 3, RowPlace::streamed>(stride / kChunk);
 }
 
-template <Pass kPass, int kProducts>
+template <Pass kPass, int kProducts, int kChunk>
 PassKernel choose_wgmma(int stride, int shared_limit) {
-  constexpr int kChunk = kProducts == 1 ? 64 : 32;
   // If the rows are one short chunk, sums leave registers for two blocks on a multiprocessor; tiles that are stored as
   // entries do not. With three products of 64 coordinates, one block keeps the tensor cores busy.
   constexpr int kShort = has_stores(kPass) ? 1 : 2;
@@ -73,8 +71,15 @@ PassKernel choose_wgmma(int stride, int shared_limit) {
 
 template <Pass kPass, int kProducts>
 PassKernel choose_mma(Generation generation, int half_stride, int shared_limit) {
-  return generation == Generation::sm_90a ? choose_wgmma<kPass, kProducts>(half_stride, shared_limit)
-                                          : choose_mma_sync<kPass, kProducts>(half_stride, shared_limit);
+  auto const choose = [&]<int kChunk>() {
+    return generation == Generation::sm_90a ? choose_wgmma<kPass, kProducts, kChunk>(half_stride, shared_limit)
+                                            : choose_mma_sync<kPass, kProducts, kChunk>(half_stride, shared_limit);
+  };
+  // One product takes longer chunks where they have no padding.
+  if constexpr (kProducts == 1) {
+    if (half_stride % 64 == 0) return choose.template operator()<64>();
+  }
+  return choose.template operator()<32>();
 }
 
 }  // namespace monge::cuda
