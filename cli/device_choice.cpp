@@ -38,10 +38,19 @@ DeviceChoice choose_device(std::string const& text, int threads) {
   Device device;
   std::string reason;
   std::optional<Communicator> ranks = communicator();
+  int const gpus = static_cast<int>(usable.size()) - 1;
   if (ranks) {
+    LocalRank const local = local_rank();
+    bool const each_has_one = local.size <= gpus;
     reason = fmt::format("{} ranks", ranks->size);
-    if (text != "auto" && text != "cpu")
-      throw Error(ErrorCode::unsupported, fmt::format("device: is {}; must be cpu with {} ranks", text, ranks->size));
+    if (text == "auto") {
+      device = each_has_one ? Device{DeviceType::cuda, local.rank} : Device{};
+      if (!each_has_one)
+        reason += fmt::format("; auto: {} CUDA devices for {} ranks of this machine", gpus, local.size);
+    } else {
+      device = device_named(text);
+      if (text == "cuda" && gpus > 0) device.index = local.rank % gpus;
+    }
   } else if (text == "auto") {
     Device const gpu{DeviceType::cuda, 0};
     device = info_of(gpu) != usable.end() ? gpu : Device{};
@@ -50,14 +59,16 @@ DeviceChoice choose_device(std::string const& text, int threads) {
     device = device_named(text);
   }
   // Throws for a device that does not exist.
-  Context context = ranks                            ? Context::distributed(std::move(*ranks), threads)
-                    : device.type == DeviceType::cpu ? Context::cpu(threads)
-                                                     : Context::cuda({.index = device.index});
+  bool const cpu = device.type == DeviceType::cpu;
+  CudaOptions const on_device{.index = device.index};
+  Context context = ranks ? (cpu ? Context::distributed(std::move(*ranks), threads)
+                                 : Context::distributed(std::move(*ranks), on_device))
+                          : (cpu ? Context::cpu(threads) : Context::cuda(on_device));
   auto const found = info_of(device);
   DeviceInfo info;
   info.device = device;
   if (found != usable.end()) info = *found;
-  if (device.type == DeviceType::cpu && threads > 0) info.units = threads;
+  if (cpu && threads > 0) info.units = threads;
   return {std::move(context), std::move(info), std::move(reason)};
 }
 

@@ -62,6 +62,19 @@ std::optional<Communicator> communicator() {
   return std::nullopt;
 }
 
+LocalRank local_rank() {
+  LocalRank local;
+#ifdef MONGE_HAVE_MPI
+  if (size == 1) return local;
+  MPI_Comm machine = MPI_COMM_NULL;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
+  MPI_Comm_rank(machine, &local.rank);
+  MPI_Comm_size(machine, &local.size);
+  MPI_Comm_free(&machine);
+#endif
+  return local;
+}
+
 void end_ranks() {
 #ifdef MONGE_HAVE_MPI
   if (size > 1) MPI_Finalize();

@@ -14,6 +14,11 @@ void begin_ranks();
 bool is_first_rank();
 /// None for one process.
 std::optional<Communicator> communicator();
+/// The number of this process among those of its machine, and their number.
+struct LocalRank {
+  int rank = 0, size = 1;
+};
+LocalRank local_rank();
 /// Ends MPI after the work.
 void end_ranks();
 /// Prints the line of an error, with the number of the rank if there are several, which it then ends.

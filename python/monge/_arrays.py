@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _core, _distributed
+from . import _core, _shared
 from ._names import MOST, shown, whole
 
 Array = Any
@@ -478,18 +478,21 @@ class Place:
                 on_cuda = framework.cuda_index(array)
         framework = framework_of(given)
         if device is not None:
-            on_cuda = _asked_device(device, on_cuda)
+            on_cuda = asked_device(device, on_cuda)
         return Place(framework, dtype, framework.device(given), on_cuda)
 
     def session(self, threads: int | None) -> _core.Session:
         """A context of the library on this device; on CUDA it uses the framework's current stream."""
-        shared = _distributed.session()
+        shared = _shared.shared.get()
         if shared is not None:
-            if self.cuda_index is not None:
-                raise ValueError(f"device: is cuda:{self.cuda_index}; must be the CPU within monge.distributed")
+            if self.cuda_index not in (None, shared.cuda_index):
+                there = shared.session.device
+                raise ValueError(f"device: is cuda:{self.cuda_index}; must be {there}, as of monge.distributed")
+            if self.cuda_index is not None and self.framework.stream(self.cuda_index) != shared.stream:
+                raise ValueError("stream: is another than that of monge.distributed; must be the same")
             if threads is not None:
                 raise ValueError(f"n_threads: is {threads}; must be given to monge.distributed")
-            return shared
+            return shared.session
         if self.cuda_index is None:
             return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, MOST))
         return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index), *self.framework.allocator())
@@ -516,7 +519,7 @@ class Place:
         return self.framework.array(values, "int64", self.device)
 
 
-def _asked_device(device: Any, on_cuda: int | None) -> int | None:
+def asked_device(device: Any, on_cuda: int | None) -> int | None:
     """The CUDA device that `device` names, None for the CPU. Arrays on the device `on_cuda` must stay there."""
     kind, _, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or not (number.isdecimal() or number == ""):
@@ -525,6 +528,17 @@ def _asked_device(device: Any, on_cuda: int | None) -> int | None:
     if on_cuda is not None and index != on_cuda:
         raise ValueError(f"device: is {str(device)!r}; must be 'cuda:{on_cuda}', where the arrays lie")
     return index
+
+
+def cuda_place(index: int | None) -> tuple[int, int, Any, Any]:
+    """A CUDA device with stream and allocator: PyTorch's where PyTorch uses CUDA. None: the current one."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return index or 0, 0, None, None
+    if index is None:
+        index = int(torch.cuda.current_device())
+    framework = framework_named("torch")
+    return index, framework.stream(index), *framework.allocator()
 
 
 @functools.lru_cache(maxsize=64)

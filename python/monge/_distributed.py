@@ -1,24 +1,18 @@
 """Several processes that share the work: see docs/scale.md."""
 
 import contextlib
-import contextvars
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from . import _core
-
-_session: contextvars.ContextVar[_core.Session | None] = contextvars.ContextVar("monge_session", default=None)
-
-
-def session() -> _core.Session | None:
-    """The session of `distributed`, in this thread."""
-    return _session.get()
+from ._arrays import asked_device, cuda_place
+from ._shared import Shared, shared
 
 
 @contextlib.contextmanager
-def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0) -> Iterator[None]:
-    """Within it the processes of `group`, the ranks, share the work of every call on the CPU.
+def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0, device: Any = "cpu") -> Iterator[None]:
+    """Within it the processes of `group`, the ranks, share the work of every call on the CPU, or on a GPU each.
 
     Every rank makes the same calls with the same arguments and gets the same results, with equal bits. A rank that has
     other arguments, is in another call or raises ends the call on all ranks with one error. A `progress` function is given
@@ -30,22 +24,32 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0) -> 
     ...     result = monge.solve_sample(x, y, reg=0.5)
 
     Args:
-        group: A communicator of mpi4py; a process group of torch.distributed whose backend has CPU tensors (gloo), or
-            None for its default group; or an object with `rank`, `size` and `all_gather(mine, every, sizes)`, which
-            writes the bytes of all ranks, `sizes` of them, into the memoryview `every`.
-        n_threads: Threads of each rank; 0: all cores that it may use.
+        group: A communicator of mpi4py; a process group of torch.distributed (gloo or, with `device`, NCCL), or None
+            for its default group; or an object with `rank`, `size` and `all_gather(mine, every, sizes)`, which writes
+            the bytes of all ranks, `sizes` of them, into the memoryview `every`.
+        n_threads: Threads of each rank on the CPU; 0: all cores that it may use.
         limit: Seconds after which mpi4py's messages that not all ranks have reached raise. A process group has a limit
             of its own.
+        device: "cpu", or the rank's "cuda:0", "cuda:1", ...; "cuda" is PyTorch's current device if PyTorch uses CUDA,
+            otherwise "cuda:0". Arrays lie there or in host memory. Work goes to PyTorch's current stream if PyTorch uses
+            CUDA; calls of another stream are refused.
 
     Raises:
-        ValueError: Ranks differ in n_threads, or in the version or the instruction set of the library.
+        ValueError: Ranks differ in n_threads, in the kind of device, or in the version or the instruction set of the
+            library.
+        NotImplementedError: This build has no CUDA, or the machine no such device.
     """
+    index = asked_device(device, None)
+    stream, allocate, release = 0, None, None
+    if index is not None:
+        index, stream, allocate, release = cuda_place(None if str(device) == "cuda" else index)
     rank, size, all_gather = _communicator(group, limit)
-    token = _session.set(_core.distributed_session(rank, size, all_gather, n_threads))
+    session = _core.distributed_session(rank, size, all_gather, n_threads, index, stream, allocate, release)
+    token = shared.set(Shared(session, index, stream))
     try:
         yield
     finally:
-        _session.reset(token)
+        shared.reset(token)
 
 
 Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
@@ -92,6 +96,8 @@ def _torch_communicator(group: Any) -> tuple[int, int, Gather]:
     import torch
     from torch import distributed as dist
 
+    device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
+
     def gather(mine: memoryview, every: memoryview, sizes: Sequence[int]) -> None:
         most = max(sizes)
         if most == 0:
@@ -99,9 +105,9 @@ def _torch_communicator(group: Any) -> tuple[int, int, Gather]:
         own = torch.zeros(most, dtype=torch.uint8)
         if len(mine) > 0:
             own[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
-        found = [torch.empty(most, dtype=torch.uint8) for _ in sizes]
-        dist.all_gather(found, own, group=group)
+        found = [torch.empty(most, dtype=torch.uint8, device=device) for _ in sizes]
+        dist.all_gather(found, own.to(device), group=group)
         for place, size, part in zip(_places(sizes), sizes, found, strict=False):
-            every[place : place + size] = part.numpy()[:size].tobytes()
+            every[place : place + size] = part.cpu().numpy()[:size].tobytes()
 
     return dist.get_rank(group), dist.get_world_size(group), gather

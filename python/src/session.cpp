@@ -1,5 +1,6 @@
 #include "session.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <monge/error.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -89,14 +91,20 @@ class PythonGather {
   nb::object gather_;
 };
 
-std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_gather, int threads) {
+/// On the CPU without `index`.
+std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_gather, int threads,
+                                             std::optional<int> index, std::uintptr_t stream, nb::object allocate,
+                                             nb::object release) {
   auto const gather = std::make_shared<PythonGather>(std::move(all_gather));
   Communicator communicator{rank, size,
                             [gather, rank](void const* mine, void* all, std::span<std::size_t const> bytes_of) {
                               (*gather)(rank, mine, all, bytes_of);
                             }};
+  CudaOptions options{.index = index.value_or(0), .stream = reinterpret_cast<void*>(stream)};
+  if (index) options.allocator = allocator_of(std::move(allocate), std::move(release));
   nb::gil_scoped_release const released;  // It waits for the other ranks.
-  return std::make_shared<Session>(Context::distributed(std::move(communicator), threads));
+  return std::make_shared<Session>(index ? Context::distributed(std::move(communicator), options)
+                                         : Context::distributed(std::move(communicator), threads));
 }
 
 }  // namespace
@@ -107,7 +115,8 @@ void bind_session(nb::module_& module) {
   module.def(
       "cpu_session", [](int threads) { return std::make_shared<Session>(Context::cpu(threads)); }, nb::arg("threads"));
   module.def("distributed_session", &distributed_session, nb::arg("rank"), nb::arg("size"), nb::arg("all_gather"),
-             nb::arg("threads"));
+             nb::arg("threads"), nb::arg("index").none() = nb::none(), nb::arg("stream") = 0,
+             nb::arg("allocate") = nb::none(), nb::arg("release") = nb::none());
   module.def(
       "cuda_session",
       [](int index, std::uintptr_t stream, nb::object allocate, nb::object release) {

@@ -17,7 +17,8 @@ class RanksProgram : public Program {
     points("y.npy", 600, 3, 2);
   }
   std::vector<std::string> solve(char const* out, char const* eps, char const* threads) const {
-    return {"solve", path("x.npy"), path("y.npy"), "--out", path(out), "--eps", eps, "--threads", threads};
+    return {"solve", path("x.npy"), path("y.npy"), "--out",    path(out), "--eps",
+            eps,     "--threads",   threads,       "--device", "cpu"};
   }
 };
 

@@ -1,0 +1,17 @@
+"""The session of monge.distributed, in this thread."""
+
+import contextvars
+from typing import NamedTuple
+
+from . import _core
+
+
+class Shared(NamedTuple):
+    """The session and, on CUDA, its device and stream."""
+
+    session: _core.Session
+    cuda_index: int | None
+    stream: int
+
+
+shared: contextvars.ContextVar[Shared | None] = contextvars.ContextVar("monge_shared", default=None)
