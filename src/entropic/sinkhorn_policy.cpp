@@ -24,11 +24,8 @@ constexpr double kNewtonRungError = 3e-2;
 constexpr int kRungSweeps = 5;
 /// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
 constexpr int kSweepsBeforeNewton = 2;
-/// Newton's method is expected to take this number of passes from where sweeps have come, and fewer from below a
-/// relative error of kCloseError, where each step squares the error.
+/// Newton's method is expected to take this number of passes from where sweeps have come.
 constexpr double kNewtonPasses = 15;
-constexpr double kNewtonPassesClose = 6;
-constexpr double kCloseError = 1e-3;
 /// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it.
 constexpr double kDearNewton = 3;
 /// A trial that Newton's method may follow ends at the first check with a larger relative error than this.
@@ -235,8 +232,7 @@ bool SinkhornPolicy::newton_pays() const {
   if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
   if (options_.method == Method::newton || newton_steps_ > 0) return true;
   Seen const& last = seen_.back();
-  double const newton =
-      (last.error < kCloseError * mass_ ? kNewtonPassesClose : kNewtonPasses) * sweeps_of_newton_pass();
+  double const newton = kNewtonPasses * sweeps_of_newton_pass();
   bool const had_chance = last.iteration - seen_.front().iteration > newton;
   // Where steps are expensive, the first rates are no reason to take one.
   if (!steps_on_ladder() && !had_chance) return false;
