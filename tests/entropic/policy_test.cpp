@@ -387,13 +387,20 @@ TEST(SinkhornPolicyTest, plain_sweeps_are_checked_where_their_rate_says_that_the
   EXPECT_EQ(policy.next().count, 4) << "to half of the tolerance";
   policy.swept({120 * kAllowed, 100 * kAllowed});
   EXPECT_EQ(policy.next().count, options.check_every) << "at 13 sweeps";
-  policy.swept({1, 0.5});
-  EXPECT_EQ(policy.next().count, options.check_every) << "at 6 sweeps, more than half of the way";
   policy.swept({kAllowed, 2 * kAllowed});
+  EXPECT_EQ(policy.next().count, 4) << "rounding may let the last sweep grow: the mean since the last check counts";
+  policy.swept({2 * kAllowed, 4 * kAllowed});
   EXPECT_EQ(policy.next().count, options.check_every) << "an error that grows";
   policy.swept({10 * kAllowed, kAllowed});
   policy.certified(evaluation(2 * kAllowed, 0));
   EXPECT_EQ(policy.next().count, options.check_every) << "the sweeps were wrong about their error";
+
+  // 1 / 4 a sweep to half of the tolerance is 3 sweeps, which with a check must take no longer than check_every.
+  for (double const check : {options.check_every - 3.0, options.check_every - 2.9}) {
+    SinkhornPolicy costly = make_policy(options, 10, 0, {.float64 = 2, .newton = 2, .check = check});
+    costly.swept({40 * kAllowed, 20 * kAllowed});
+    EXPECT_EQ(costly.next().count, check <= options.check_every - 3.0 ? 3 : options.check_every) << check;
+  }
 
   options.tolerance = 0;
   SinkhornPolicy fixed = make_policy(options);
@@ -561,7 +568,7 @@ TEST(SinkhornPolicyTest, stall_at_rounding_refines_to_float64_if_that_was_left_t
   EXPECT_EQ(policy.refinement_iterations(), in_float64);
   EXPECT_EQ(policy.iterations(), kFirst + kBlindPatience + in_float64);
   double const exact = stalled_error(0x1p-53);
-  sweep_with(policy, {exact / 2, exact / 2}, kBlindPatience / options.check_every + 1);
+  sweep_with(policy, {exact / 2, exact / 2}, kBlindPatience / options.check_every + 2);  // The first is of one sweep.
   expect_finish(policy, Status::precision_limit);
 }
 
@@ -673,6 +680,28 @@ TEST(SinkhornPolicyTest,
     found.gap = kMass;  // Far above the tolerance.
     policy.certified(found);
     EXPECT_EQ(policy.next().action, more ? SinkhornAction::refine : SinkhornAction::sweep);
+  }
+}
+
+TEST(SinkhornPolicyTest, sweeps_of_a_measure_to_itself_leave_at_most_half_of_the_error_that_they_see) {
+  SolveOptions options = plain_options();
+  options.schedule = Schedule::symmetric;
+  options.precision = Precision::float32;
+  for (double const error : {2.1, 1.9}) {
+    SinkhornPolicy policy = make_self_policy(options);
+    policy.swept({error * kAllowed, 0});
+    EXPECT_EQ(policy.next().action, error < 2 ? SinkhornAction::certify : SinkhornAction::sweep) << error;
+  }
+  // In float64 kFirst sweeps from an error of 2 to `error` have the mean rate sqrt(error / 2).
+  options.precision = Precision::float64;
+  double const reached = std::cbrt(2 * kTolerance * kTolerance) * kMass;
+  for (double const error : {1.01 * reached, 0.99 * reached}) {
+    SinkhornPolicy policy = make_self_policy(options);
+    policy.swept({error, 0});
+    EXPECT_EQ(policy.next().action, error < reached ? SinkhornAction::certify : SinkhornAction::sweep) << error;
+    if (error > reached) {
+      EXPECT_EQ(policy.next().count, 1);
+    }
   }
 }
 
