@@ -171,7 +171,9 @@ void* Runtime::cut_from_arena(std::size_t bytes) const {
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   bool const open = !arena_.empty() && arena_.back().open;
   if (!open || arena_.back().used + bytes > arena_.back().bytes) {
-    std::size_t const size = std::max(bytes, open ? std::min(2 * arena_.back().bytes, kLargest) : kFirst);
+    // Without a scope pieces do not grow: a result that outlives the next call would keep a large one.
+    bool const grows = open && arena_scopes_ > 0;
+    std::size_t const size = std::max(bytes, grows ? std::min(2 * arena_.back().bytes, kLargest) : kFirst);
     auto* const data = static_cast<unsigned char*>(allocate_alone(size, stream()));
     arena_.push_back({data, size});
   }
