@@ -625,9 +625,7 @@ def smooth_ot_dual(
     return (result.plan, {"alpha": alpha, "beta": beta, "res": result}) if log else result.plan
 
 
-def _emd(
-    a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, threads: int | str
-) -> ExactResult:
+def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, threads: int | str) -> ExactResult:
     if isinstance(threads, str) and threads != "max":
         raise ValueError(f'numThreads: is {shown(threads)}; must be a number of threads or "max"')
     a, b = _weights(a), _weights(b)

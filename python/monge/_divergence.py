@@ -17,6 +17,7 @@ from ._problem import (
     Reg,
     at_the_end,
     matrix_problem,
+    pair_of_potentials,
     points_problem,
     require_potentials,
     solve_options,
@@ -124,6 +125,13 @@ def views_of_divergence(
 
 PARTS = ("f", "g", "f_aa", "f_bb")
 STARTS = "a DivergenceResult, or arrays (f, g) or (f, g, f_aa, f_bb)"
+
+
+def arrays_of_start(given: Any, is_divergence: bool) -> Any:
+    """`potentials_init` of a loss, with arrays in the order of PARTS in place of a result."""
+    if is_divergence and isinstance(given, DivergenceResult):
+        return (*pair_of_potentials(given.ab), *(pair_of_potentials(own)[0] for own in (given.aa, given.bb)))
+    return pair_of_potentials(given) if not is_divergence and isinstance(given, OTResult) else given
 
 
 def _start(given: Any) -> Sequence[Array | None] | None:

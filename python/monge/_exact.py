@@ -226,6 +226,7 @@ def run(
         raise TypeError(f"start: is {shown(start)}; must be an ExactResult")
     potentials = pair_of_potentials(potentials_init)
     plan = None if start is None else _core.ExactPlan(*(getattr(start._made, name) for name in _MADE))
+
     def result(plan: _core.ExactPlan) -> ExactResult:
         arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
         return ExactResult(problem, options, _Made(plan.report, *arrays))

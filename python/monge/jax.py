@@ -17,14 +17,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
-from ._divergence import PARTS, STARTS, DivergenceResult
+from ._divergence import PARTS, STARTS, arrays_of_start
 from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
 from ._problem import (
     WITH_POINT_DERIVATIVES,
     cost_of_metric,
     matrix_problem,
-    pair_of_potentials,
     points_problem,
     require_potentials,
     solve_options,
@@ -32,7 +31,6 @@ from ._problem import (
 )
 from ._projection import project_with, projection_options
 from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
-from ._result import OTResult
 from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
@@ -219,13 +217,11 @@ def _start(loss: str, x: Any, y: Any, given: Any) -> tuple[Any, ...] | None:
     """The potentials of a warm start, by which values have no derivatives."""
     if given is None:
         return None
-    if loss == "sinkhorn_divergence":
-        if isinstance(given, DivergenceResult):
-            given = (*pair_of_potentials(given.ab), *(pair_of_potentials(own)[0] for own in (given.aa, given.bb)))
+    is_divergence = loss == "sinkhorn_divergence"
+    given = arrays_of_start(given, is_divergence)
+    if is_divergence:
         require_potentials(given, STARTS, 2, 4)
     else:
-        if isinstance(given, OTResult):
-            given = pair_of_potentials(given)
         require_potentials(given, "a pair of arrays (f, g), or an OTResult", 2)
     found = []
     for name, v, points in zip(PARTS, given, (x, y, x, y)):

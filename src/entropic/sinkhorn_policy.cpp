@@ -423,7 +423,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
     if (options_.tolerance > 0 && iterations_ < first) {
       most = std::min(most, first - iterations_);
     } else if (refined_at_ == iterations_) {
-      most = std::min(most, is_self_ ? 1 : kSweepsAfterRefining);
+      most = std::min(most, kSweepsAfterRefining);
     } else if (on_trial_ && iterations_ < kTrialSweeps) {
       most = std::min(most, kTrialSweeps - iterations_);
     }
@@ -436,9 +436,9 @@ SinkhornStep SinkhornPolicy::sweeps() {
   return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
 }
 
-/// The factor by which the next sweep is foreseen to multiply the error: the mean since the last check or, if it is
-/// less, that of the last plain sweep. Its second half multiplied the error by column / row, and a sweep has two
-/// halves; rounding makes both errors equal.
+/// The factor by which the next sweep is foreseen to multiply the error. It is the mean factor since the last check or,
+/// if smaller, the factor of the last plain sweep, (column / row)^2: one half-step multiplies the error by column /
+/// row. Rounding makes both errors equal, which hides the second factor.
 double SinkhornPolicy::seen_rate() const {
   double const last_half = was_plain() ? errors_.column / errors_.row : 1;
   if (!(was_plain() || symmetric()) || seen_.size() < 2) return last_half * last_half;
@@ -447,12 +447,13 @@ double SinkhornPolicy::seen_rate() const {
                   std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration)));
 }
 
-/// The number of plain sweeps up to the next check, at most `usual`. An early check must promise to save more sweeps
-/// than it takes time, and slow modes emerge later, so more sweeps may be needed than are foreseen.
+/// The number of plain sweeps up to the next check, at most `usual`. A check before `usual`
+/// is worth its wait if the sweeps that it is foreseen to save take longer. Slow modes emerge later, so more sweeps may
+/// be needed than are foreseen.
 int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || last_sweep_.eps != options_.eps) return usual;
-  if (is_self_ || (symmetric() && seen_.size() < 2))
-    return std::min(usual, is_self_ && precision_ == Precision::float64 ? 1 : kSelfPatience);
+  if (is_self_) return std::min(usual, precision_ == Precision::float64 ? 1 : kSelfPatience);
+  if (symmetric() && seen_.size() < 2) return std::min(usual, kSelfPatience);
   if (certified_value_) return usual;
   double const rate = seen_rate();
   if (!(rate < 1)) return usual;

@@ -18,20 +18,18 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read, read_index, read_optional
-from .._divergence import PARTS, STARTS, DivergenceResult, views_of_divergence
+from .._divergence import PARTS, STARTS, arrays_of_start, views_of_divergence
 from .._names import CLOUDS, calls, number
 from .._problem import (
     WITH_POINT_DERIVATIVES,
     Problem,
     cost_of_metric,
-    pair_of_potentials,
     require_potentials,
     solve_options,
     warn_if_short,
     weight_of_labels,
     with_weights,
 )
-from .._result import OTResult
 from ._operands import floating, is_refusing, refusing, require_problems, require_tensors
 from ._operator import as_problems, differentiable, refuse_others, under_transforms, without_derivatives
 from ._options import from_text, to_text
@@ -500,10 +498,7 @@ def _start(
     """
     if given is None:
         return None, None
-    if is_divergence and isinstance(given, DivergenceResult):
-        given = (*pair_of_potentials(given.ab), *(pair_of_potentials(own)[0] for own in (given.aa, given.bb)))
-    elif not is_divergence and isinstance(given, OTResult):
-        given = pair_of_potentials(given)
+    given = arrays_of_start(given, is_divergence)
     if is_divergence:
         require_potentials(given, STARTS, 2, 4)
     else:

@@ -18,12 +18,6 @@ struct Introduction {
   Nccl::Id id;  // Of rank 0.
 };
 
-std::vector<std::int64_t> edges_of(int ranks, std::int64_t each) {
-  std::vector<std::int64_t> edges(static_cast<std::size_t>(ranks) + 1);
-  for (std::size_t r = 0; r < edges.size(); ++r) edges[r] = static_cast<std::int64_t>(r) * each;
-  return edges;
-}
-
 bool same(cudaUUID_t const& p, cudaUUID_t const& q) {
   return std::memcmp(&p, &q, sizeof p) == 0;
 }
@@ -39,9 +33,8 @@ DeviceRanks::DeviceRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)
   Introduction& mine = all[static_cast<std::size_t>(rank())];
   mine = {properties.uuid, Nccl::unavailable_reason().empty(), {}};
   if (rank() == 0 && mine.has_nccl) mine.id = Nccl::new_id();
-  std::vector<std::int64_t> const edges = edges_of(size(), 1);
-  SharedItems const items = shared_items(all.data(), 1, edges);
-  ranks_->exchange({&items, 1});
+  std::vector<std::int64_t> const one_each = edges(all.size());
+  exchange(shared_items(all.data(), 1, one_each));
   for (std::size_t r = 0; r < all.size(); ++r) {
     auto const shares_device = [&](Introduction const& other) { return same(other.device, all[r].device); };
     if (!all[r].has_nccl || std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(r), shares_device))
@@ -74,9 +67,8 @@ void DeviceRanks::gather(void* data, std::int64_t bytes, cudaStream_t stream) co
   MONGE_CUDA_TRY(cudaMemcpyAsync(host.data() + first, static_cast<std::byte*>(data) + first,
                                  static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream));
-  std::vector<std::int64_t> const edges = edges_of(size(), bytes);
-  SharedItems const items = shared_items(host.data(), 1, edges);
-  ranks_->exchange({&items, 1});
+  std::vector<std::int64_t> const of_ranks = edges(host.size());
+  exchange(shared_items(host.data(), 1, of_ranks));
   MONGE_CUDA_TRY(cudaMemcpyAsync(data, host.data(), host.size(), cudaMemcpyHostToDevice, stream));
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream));
 }
