@@ -14,7 +14,7 @@ void begin_ranks();
 bool is_first_rank();
 /// None for one process.
 std::optional<Communicator> communicator();
-/// The number of this process among those of its machine, and their number.
+/// The rank of this process among the processes of its machine, and the number of these processes.
 struct LocalRank {
   int rank = 0, size = 1;
 };

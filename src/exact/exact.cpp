@@ -556,7 +556,8 @@ class ExactSolve {
     return sample_ = priced(std::move(sample_));
   }
 
-  /// A fifth of the mean size of what costs have besides terms of one point.
+  /// A fifth of the mean |C_ij - u_i - v_j| over the sample: u_i is the mean cost of row i, v_j the mean of the rest in
+  /// column j.
   double first_eps() {
     std::vector<Arc> sample = this->sample();
     auto const centre = [&](auto const& point_of, std::int64_t size) {

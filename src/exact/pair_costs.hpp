@@ -14,9 +14,9 @@ class PairCosts {
   /// Copies points; a matrix must stay. Throws Error for points that are not finite, lengths of 0 and bad labels.
   PairCosts(Backend const& backend, Geometry const& geometry);
 
-  /// Sets the costs of arcs, which are +infinity for forbidden pairs. Arcs of one row or column of a matrix that follow
-  /// each other, and those of the next rows or columns as they lie in memory, take one copy from a device. Throws Error
-  /// for costs that are NaN or -infinity, or overflow.
+  /// Sets the costs of arcs, which are +infinity for forbidden pairs. A matrix on a device is copied in blocks: one
+  /// copy serves successive arcs of one row or column, and of the rows or columns that lie behind it in memory. Throws
+  /// Error for costs that are NaN or -infinity, or overflow.
   void set(std::span<Arc> arcs) const;
   /// Whether a pair can have the cost +infinity.
   bool may_forbid() const;

@@ -15,7 +15,7 @@ namespace monge {
 
 class PlanDerivatives {
  public:
-  /// `plan` outlives this object; `precision` is that of its products. `dimension` is that of the points, or 0 if there
+  /// `plan` outlives this object, and computes its products in `precision`. `dimension`: of the points, or 0 if there
   /// are no derivatives by them.
   PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension, Precision precision);
 

@@ -10,7 +10,8 @@
 
 namespace monge {
 
-/// The first exception, which may be that of a wrong result, is kept for rethrow(): loops of threads must not throw.
+/// The first exception of the functions, or of the check of their results, is kept for rethrow(): loops of threads must
+/// not throw.
 /// Afterwards nothing is called, and results are 0.
 class SeparableFunctions {
  public:

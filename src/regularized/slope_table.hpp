@@ -11,8 +11,8 @@
 
 namespace monge {
 
-/// A function that is linear between points (at[k], to[k]): to[size - 1] beyond the last, 0 before the first. Both
-/// numbers of a point are at least those of the point before. Where points have the same `at`, the last one counts.
+/// A function that is linear between points (at[k], to[k]): to[size - 1] beyond the last, 0 before the first. Neither
+/// at[k] nor to[k] decreases with k. Where several points have the same at[k], the value there is the last to[k].
 template <class T>
 struct Polyline {
   T const* at = nullptr;

@@ -218,7 +218,7 @@ TEST_P(LabelClasses, may_be_any_number) {
   }
 }
 
-/// Kept scores are those of the new points and labels.
+/// After renew() the scores in memory belong to the new points and labels.
 TEST_P(LabelClasses, are_renewed) {
   Problem first = oracle::make_problem({.n = 61, .m = 47, .d = 11}), second = oracle::make_problem({61, 47, 11});
   add_classes(first, 40, 50, 0);

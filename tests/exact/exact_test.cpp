@@ -502,8 +502,8 @@ std::vector<double> costs_with_large_ones(std::int64_t n, double large) {
   return costs;
 }
 
-// Potentials of the size of the large costs would lose all digits of the others. n = 20 starts from potentials of 0,
-// n = 300 from those of sweeps.
+// Potentials of the size of the large costs would lose all digits of the small costs. The solve of n = 20 starts from
+// potentials of 0, the solve of n = 300 from the potentials of entropic sweeps.
 TEST(Exact, LargeCostsCostOthersNoDigits) {
   for (std::int64_t const n : {20, 300}) {
     std::vector<double> const ones(n, 1);

@@ -40,7 +40,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Backend::evaluate().
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
 
-  /// For launching sweeps of many operators together, none of which shares its passes with other ranks: call
+  /// For launching sweeps of many operators together. The operators must not share passes with other ranks. Call
   /// prepare_sweeps() once; then for each group of sweeps settle() and make_logits() once and enqueue_sweep() for each
   /// sweep. If starts_apart(), launch the first sweep alone, without settle(), then the rest as a group. If there are
   /// resident_sweeps(), a group is one launch with resident_arguments(), after settle() alone.

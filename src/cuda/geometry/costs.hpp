@@ -93,8 +93,8 @@ class Costs {
   /// A pass over some of the rows, whose vectors are numbered from 0.
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
 
-  /// A pass that leaves sums of all rows. Each rank computes those of its rows, joined to one a row, and all gather
-  /// them.
+  /// A pass whose result is sums for all rows. Each rank computes the sums of its own rows and joins them to one sum a
+  /// row; then all ranks gather the sums of the others.
   struct SumPass {
     PassPlan plan;
     PassArguments arguments;  // Operands of the rank's rows; references and sums of all rows.
