@@ -1,5 +1,6 @@
 // Ranks with a CUDA device each, beside one device in the same run: docs/scale.md. Prints JSON.
-//   scale_cuda DEVICES [repetitions]
+//   scale_cuda [--large] DEVICES [repetitions]
+// --large takes problems of seconds: of one size (strong scaling), and of 100,000 points a device (weak scaling).
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -137,11 +138,24 @@ Measurement batch(int problems, std::int64_t n, std::int64_t d, int sweeps, doub
 }  // namespace
 
 int main(int count, char** arguments) {
-  int const devices = count > 1 ? std::atoi(arguments[1]) : 2, repetitions = count > 2 ? std::atoi(arguments[2]) : 3;
-  std::vector<Measurement> const measurements{
-      points(200000, 64, 10, false, 1.95), points(200000, 64, 10, true, 1.95), points(200000, 3, 20, false, 1.9),
-      points(20000, 64, 200, false, 1.6),  points(10000, 64, 200, false, 0),   matrix(60000, 50, false, 1.9),
-      matrix(60000, 50, true, 1.9),        hessian(100000, 64, 10, 1.9),       batch(64, 1000, 64, 200, 1.8)};
+  bool const large = count > 1 && std::string(arguments[1]) == "--large";
+  int const first_number = large ? 2 : 1;
+  int const devices = count > first_number ? std::atoi(arguments[first_number]) : 2;
+  int const repetitions = count > first_number + 1 ? std::atoi(arguments[first_number + 1]) : large ? 1 : 3;
+  std::vector<Measurement> const measurements =
+      large ? std::vector<Measurement>{points(1000000, 64, 3, false, 0),
+                                       points(1000000, 3, 5, false, 0),
+                                       points(100000, 3072, 3, false, 0),
+                                       matrix(100000, 50, false, 0),
+                                       hessian(200000, 64, 10, 0),
+                                       batch(512, 1000, 64, 200, 0),
+                                       points(100000 * devices, 64, 5, false, 0),
+                                       points(100000 * devices, 3, 10, false, 0)}
+            : std::vector<Measurement>{points(200000, 64, 10, false, 1.95), points(200000, 64, 10, true, 1.95),
+                                       points(200000, 3, 20, false, 1.9),   points(20000, 64, 200, false, 1.6),
+                                       points(10000, 64, 200, false, 0),    matrix(60000, 50, false, 1.9),
+                                       matrix(60000, 50, true, 1.9),        hessian(100000, 64, 10, 1.9),
+                                       batch(64, 1000, 64, 200, 1.8)};
   cudaDeviceProp properties;
   MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, 0));
   std::printf("{\"device\": \"%s\", \"devices\": %d, \"measurements\": [", properties.name, devices);

@@ -122,6 +122,13 @@ auto results(int ranks, int devices, Work const& work, int messages = 0) {
   return found;
 }
 
+/// Numbers of ranks of the tests: 2, 3, and one for each device of a larger machine.
+std::vector<int> numbers_of_ranks() {
+  std::vector<int> numbers{2, 3};
+  if (cuda::device_count() > 3) numbers.push_back(cuda::device_count());
+  return numbers;
+}
+
 struct CudaRanksCase {
   std::string name;
   Recipe recipe;
@@ -196,7 +203,7 @@ TEST_P(CudaRanks, have_equal_bits) {
   Problem const problem = make_problem(GetParam().recipe);
   Found const alone = solved(Context::cuda(), problem);
   auto const work = [&](Context const& context) { return solved(context, problem); };
-  for (int const ranks : {2, 3}) {
+  for (int const ranks : numbers_of_ranks()) {
     // By way of host memory a half-step takes two messages.
     std::vector<Found> const shared = results(ranks, 1, work, 24);
     ASSERT_EQ(shared.size(), static_cast<std::size_t>(ranks));
@@ -239,7 +246,7 @@ TEST_F(CudaRanksTogether, cuda_batches_are_spread) {
     return all;
   };
   std::vector<Numbers> const alone = work(Context::cuda());
-  for (int const ranks : {2, 3}) {
+  for (int const ranks : numbers_of_ranks()) {
     for (int const devices : {1, ranks}) {
       if (cuda::device_count() < devices) continue;
       for (std::vector<Numbers> const& shared : results(ranks, devices, work)) {
