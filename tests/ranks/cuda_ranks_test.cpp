@@ -1,9 +1,12 @@
 // Ranks with a CUDA device each. On one device the ranks gather by way of host memory; on several by NCCL.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include "cuda/backend.hpp"
 #include "cuda/runtime/device_ranks.hpp"
@@ -273,6 +276,45 @@ TEST_F(CudaRanksTogether, cuda_self_problems_share_passes) {
   std::vector<Numbers> const shared = results(3, 1, work);
   for (Numbers const& other : shared) EXPECT_EQ(other, shared[0]);
   EXPECT_NEAR(shared[0][0], alone[0], std::abs(shared[0][1]) + std::abs(alone[1]));
+}
+
+/// Each rank reads some of the lines: an invalid cost in the part of any rank, and points without partners.
+TEST_F(CudaRanksTogether, cuda_surveys_of_matrices_are_shared) {
+  std::int64_t const rows = 6001, columns = 5900;
+  std::vector<float> costs(static_cast<std::size_t>(rows * columns), 1);
+  auto const at = [&](std::int64_t i, std::int64_t j) -> float& {
+    return costs[static_cast<std::size_t>(i * columns + j)];
+  };
+  float const inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  // The least cost, in the part of the last rank, is the gauge of the whole matrix.
+  at(6000, 3) = -7;
+  auto const message_of = [&](bool transposed) {
+    CostMatrix const matrix{{costs.data(), rows, columns}, transposed};
+    auto const work = [&](Context const& context) {
+      try {
+        return fmt::format("{:.3f}", solve(context, matrix, {}, {}, {.eps = 0.5, .tolerance = 1e-3}).report().dual);
+      } catch (std::exception const& error) {
+        return std::string(error.what());
+      }
+    };
+    std::string const alone = work(Context::cuda());
+    for (int const ranks : numbers_of_ranks()) {
+      for (int const devices : {1, ranks}) {
+        if (cuda::device_count() < devices) continue;
+        for (std::string const& shared : results(ranks, devices, work)) EXPECT_EQ(shared, alone);
+      }
+    }
+    return alone;
+  };
+  for (bool const transposed : {false, true}) EXPECT_EQ(message_of(transposed).find("cost"), std::string::npos);
+  for (std::int64_t j = 0; j < columns; ++j) at(5000, j) = inf;
+  for (bool const transposed : {false, true}) EXPECT_NE(message_of(transposed).find("5000"), std::string::npos);
+  for (std::int64_t i = 0; i < rows; ++i) at(i, 17) = inf;
+  EXPECT_NE(message_of(false).find("row 5000"), std::string::npos);
+  EXPECT_NE(message_of(true).find("row 17"), std::string::npos);
+  at(5999, 5800) = nan;
+  at(3100, 20) = nan;
+  for (bool const transposed : {false, true}) EXPECT_NE(message_of(transposed).find("3100"), std::string::npos);
 }
 
 TEST_F(CudaRanksTogether, cuda_errors_of_one_rank_end_the_call_on_all) {

@@ -1,6 +1,7 @@
 #include "cuda/geometry/cost_survey.hpp"
 
 #include "cuda/geometry/cost_survey.cuh"
+#include "cuda/geometry/costs.hpp"
 #include "cuda/launch/divided_up.hpp"
 
 namespace monge::cuda {
@@ -9,12 +10,20 @@ namespace {
 struct Shape {
   int lines, places;
   int blocks[2];
+  RankShare own;          // The lines of this rank.
+  SurveyRecords records;  // Without their memory.
 
-  explicit Shape(RegularizedMatrix const& matrix)
+  Shape(RegularizedMatrix const& matrix, DeviceRanks const* ranks)
       : lines(matrix.cost.transposed ? matrix.columns : matrix.rows),
         places(matrix.cost.transposed ? matrix.rows : matrix.columns),
-        blocks{divided_up(lines, kSurveyLines), divided_up(places, kSurveyPlaces)} {}
-  int all_blocks() const { return blocks[0] * blocks[1]; }
+        blocks{divided_up(lines, kSurveyLines), divided_up(places, kSurveyPlaces)} {
+    int const padded = blocks[0] * kSurveyLines;
+    own = ranks ? ranks->share(padded, kSurveyLines) : RankShare{0, padded, padded, padded};
+    int const parts = own.each / kSurveyLines * blocks[1];
+    std::int64_t const bytes =
+        parts * std::int64_t{sizeof(SurveyPart)} + std::int64_t{sizeof(unsigned long long)} + own.each + places;
+    records = {nullptr, ranks ? ranks->rank() : 0, ranks ? ranks->size() : 1, own.each, parts, round_up(bytes, 8)};
+  }
   std::int64_t line_sums() const { return static_cast<std::int64_t>(blocks[1]) * lines; }
   std::int64_t place_sums() const { return static_cast<std::int64_t>(blocks[0]) * places; }
 };
@@ -35,15 +44,14 @@ std::vector<unsigned char> CostSurvey::has_partner(Side side, std::size_t size) 
   return result;
 }
 
-std::int64_t survey_bytes(RegularizedMatrix const& matrix, bool sums) {
-  Shape const shape(matrix);
-  return shape.all_blocks() * static_cast<std::int64_t>(sizeof(SurveyPart)) +
-         (sums ? shape.line_sums() + shape.place_sums() : 0) * static_cast<std::int64_t>(sizeof(PointSums)) +
-         shape.lines + shape.places;
+std::int64_t survey_bytes(RegularizedMatrix const& matrix, bool sums, DeviceRanks const* ranks) {
+  Shape const shape(matrix, ranks);
+  return shape.records.all * shape.records.ranks +
+         (sums ? shape.line_sums() + shape.place_sums() : 0) * static_cast<std::int64_t>(sizeof(PointSums));
 }
 
 void survey_costs(CostSurveyInput const& input, Queue const& queue) {
-  Shape const shape(input.matrix);
+  Shape const shape(input.matrix, input.ranks);
   bool const transposed = input.matrix.cost.transposed;
   CostSurveyArguments arguments{};
   arguments.matrix = input.matrix;
@@ -54,24 +62,29 @@ void survey_costs(CostSurveyInput const& input, Queue const& queue) {
   arguments.of_support = input.of_support;
   arguments.line_weight = transposed ? input.b : input.a;
   arguments.place_weight = transposed ? input.a : input.b;
-  arguments.parts = reinterpret_cast<SurveyPart*>(input.scratch);
-  arguments.line_sums = reinterpret_cast<PointSums*>(arguments.parts + shape.all_blocks());
+  arguments.records = shape.records;
+  arguments.records.data = input.scratch;
+  arguments.line_sums = reinterpret_cast<PointSums*>(input.scratch + shape.records.all * shape.records.ranks);
   arguments.place_sums = arguments.line_sums + (input.sums ? shape.line_sums() : 0);
-  arguments.line_partner =
-      reinterpret_cast<unsigned char*>(arguments.place_sums + (input.sums ? shape.place_sums() : 0));
-  arguments.place_partner = arguments.line_partner + shape.lines;
   arguments.sums = input.sums;
   arguments.shift = input.shift;
   arguments.result = input.result;
-  int const points = divided_up(shape.lines + shape.places, kSurveyThreads);
   StoredCosts const& costs = input.matrix.cost;
-  queue.launch(Survey{start_survey_kernel, start_survey_kernel}, {points, kSurveyThreads}, arguments);
-  queue.launch(!costs.data                         ? survey_of<PointCostsOf>()
-               : costs.scalar == DataType::float32 ? survey_of<MatrixCostsOf<float>>()
-                                                   : survey_of<MatrixCostsOf<double>>(),
-               {shape.all_blocks(), kSurveyThreads}, arguments);
+  queue.launch(Survey{start_survey_kernel, start_survey_kernel},
+               {divided_up(shape.records.lines + shape.places, kSurveyThreads), kSurveyThreads}, arguments);
+  int const blocks = shape.own.count / kSurveyLines * shape.blocks[1];
+  if (blocks > 0)
+    queue.launch(!costs.data                         ? survey_of<PointCostsOf>()
+                 : costs.scalar == DataType::float32 ? survey_of<MatrixCostsOf<float>>()
+                                                     : survey_of<MatrixCostsOf<double>>(),
+                 {blocks, kSurveyThreads}, arguments);
+  if (input.ranks) {
+    input.ranks->meet();
+    input.ranks->gather(input.scratch, shape.records.all, queue.stream());
+  }
   if (input.sums)
-    queue.launch(Survey{join_point_sums_kernel, join_point_sums_kernel}, {points, kSurveyThreads}, arguments);
+    queue.launch(Survey{join_point_sums_kernel, join_point_sums_kernel},
+                 {divided_up(shape.lines + shape.places, kSurveyThreads), kSurveyThreads}, arguments);
   queue.launch(Survey{join_survey_kernel, join_survey_kernel}, {1, kSurveyThreads}, arguments);
 }
 

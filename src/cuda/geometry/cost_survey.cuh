@@ -5,7 +5,7 @@
 //
 // Tiling: a block of 256 threads takes 64 lines and 1024 places, each thread 4 places. It leaves one partial survey
 //   and, if wanted, partial sums of its lines and places. It marks points that have a partner, in a byte for each
-//   point. One more block joins the surveys.
+//   point. One more block joins the surveys. Several ranks share the blocks of lines and gather a record of each rank.
 // Traffic: the costs once.
 // Numerics: float64, sums in a fixed order; only integer minima are atomic.
 #pragma once
@@ -27,6 +27,26 @@ struct SurveyPart {
   double least, largest, cost_sum, weight_sum;
 };
 
+/// The findings of each rank lie together, the records of all ranks one behind the other. A record has the parts of the
+/// rank's blocks, the number of its first bad pair, and a byte for each of its lines, then for each place: whether the
+/// point has a partner among the pairs of the rank.
+struct SurveyRecords {
+  unsigned char* data;
+  int rank, ranks;
+  int lines;         // Of each rank, in whole blocks of kSurveyLines; the last ranks may have fewer.
+  int parts;         // Of each rank.
+  std::int64_t all;  // Bytes of a record.
+
+  __host__ __device__ SurveyPart* parts_of(int rank) const { return reinterpret_cast<SurveyPart*>(data + rank * all); }
+  __host__ __device__ unsigned long long* first_bad(int rank) const {
+    return reinterpret_cast<unsigned long long*>(parts_of(rank) + parts);
+  }
+  __host__ __device__ unsigned char* line_partner(int rank) const {
+    return reinterpret_cast<unsigned char*>(first_bad(rank) + 1);
+  }
+  __host__ __device__ unsigned char* place_partner(int rank) const { return line_partner(rank) + lines; }
+};
+
 /// Lines of memory are rows or, if costs are transposed, columns; places are the points of the other side.
 struct CostSurveyArguments {
   RegularizedMatrix matrix;
@@ -35,11 +55,9 @@ struct CostSurveyArguments {
   bool of_support;
   double const* line_weight;
   double const* place_weight;
-  SurveyPart* parts;             // One for each block.
-  PointSums* line_sums;          // [blocks of places][lines], and
-  PointSums* place_sums;         // [blocks of lines][places]; null: not wanted.
-  unsigned char* line_partner;   // Whether each line has a partner,
-  unsigned char* place_partner;  // and each place, which follow the lines.
+  SurveyRecords records;
+  PointSums* line_sums;   // [blocks of places][lines], and
+  PointSums* place_sums;  // [blocks of lines][places]; null: not wanted.
   PointSums* sums;
   double* shift;
   CostSurvey* result;
@@ -64,10 +82,11 @@ __global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source con
   CostSurveyArguments const& arguments = share.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
+  SurveyRecords const& records = arguments.records;
   int const i = share.block * kSurveyThreads + static_cast<int>(threadIdx.x);
-  if (i < arguments.lines + arguments.places) arguments.line_partner[i] = 0;
+  if (i < records.lines + arguments.places) records.line_partner(records.rank)[i] = 0;
   if (i > 0) return;
-  arguments.result->first_bad = CostSurvey::kNone;
+  *records.first_bad(records.rank) = CostSurvey::kNone;
   arguments.result->first_lonely[0] = arguments.result->first_lonely[1] = CostSurvey::kNobody;
 }
 
@@ -94,7 +113,7 @@ __device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
   return part;
 }
 
-/// Grid: blocks of places times blocks of lines.
+/// Grid: blocks of places times the rank's blocks of lines.
 template <class Costs, class Source>
 __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source const source) {
   __shared__ PointSums warp_sums[kSurveyWarps][kSurveyLines];
@@ -102,10 +121,14 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
   CostSurveyArguments const& arguments = share.arguments;
   RegularizedMatrix const& matrix = arguments.matrix;
   int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  int const line_block = share.block / arguments.blocks[1], place_block = share.block % arguments.blocks[1];
+  SurveyRecords const& records = arguments.records;
+  int const line_block = records.rank * (records.lines / kSurveyLines) + share.block / arguments.blocks[1];
+  int const place_block = share.block % arguments.blocks[1];
   int const first_place = place_block * kSurveyPlaces + thread;
   int const first_line = line_block * kSurveyLines, end = min(first_line + kSurveyLines, arguments.lines);
   bool const transposed = matrix.cost.transposed, of_support = arguments.of_support;
+  unsigned char* const line_partner = records.line_partner(records.rank);
+  unsigned char* const place_partner = records.place_partner(records.rank);
   start_next_kernel();
   wait_for_previous_kernel();
   auto const counted = [&](double weight) { return of_support ? static_cast<double>(weight > 0) : weight; };
@@ -130,7 +153,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
       double const mask = matrix.mask.data ? mask_at(matrix, row, column) : 1.0;
       double const l1_weight = matrix.l1_weights.data ? l1_weight_at(matrix, row, column) : 0.0;
       if (!is_cost(cost) || !is_l1_weight(l1_weight) || !is_mask(mask)) {
-        atomicMin(&arguments.result->first_bad,
+        atomicMin(records.first_bad(records.rank),
                   static_cast<unsigned long long>(row) * static_cast<unsigned long long>(matrix.columns) +
                       static_cast<unsigned long long>(column));
         continue;
@@ -146,7 +169,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
     }
     part.cost_sum += mine * of_line.cost;
     part.weight_sum += mine * of_line.weight;
-    if (__any_sync(0xffffffffu, of_line.weight > 0) && lane == 0) arguments.line_partner[line] = 1;
+    if (__any_sync(0xffffffffu, of_line.weight > 0) && lane == 0) line_partner[line - records.rank * records.lines] = 1;
     if (!arguments.sums) continue;
     of_line = {warp_sum(of_line.cost), warp_sum(of_line.weight)};
     if (lane == 0) warp_sums[thread / 32][line - first_line] = of_line;
@@ -154,12 +177,12 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
 #pragma unroll
   for (int k = 0; k < 4; ++k) {
     int const place = first_place + k * kSurveyThreads;
-    if (partnered[k]) arguments.place_partner[place] = 1;
+    if (partnered[k]) place_partner[place] = 1;
     if (arguments.sums && place < arguments.places)
       arguments.place_sums[static_cast<std::int64_t>(line_block) * arguments.places + place] = of_place[k];
   }
   part = block_survey<kSurveyThreads>(part);  // Ends with a barrier.
-  if (thread == 0) arguments.parts[share.block] = part;
+  if (thread == 0) records.parts_of(records.rank)[share.block] = part;
   if (!arguments.sums || thread >= end - first_line) return;
   PointSums of_line{};
   for (int w = 0; w < kSurveyWarps; ++w) {
@@ -194,6 +217,7 @@ template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source const source) {
   Share<CostSurveyArguments> const share = share_of(source);
   CostSurveyArguments const& arguments = share.arguments;
+  SurveyRecords const& records = arguments.records;
   CostSurvey& result = *arguments.result;
   __shared__ double least;
   int const thread = static_cast<int>(threadIdx.x);
@@ -201,7 +225,7 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
   wait_for_previous_kernel();
   SurveyPart part{INFINITY, -INFINITY, 0, 0};
   for (int block = thread; block < arguments.blocks[0] * arguments.blocks[1]; block += kSurveyThreads) {
-    SurveyPart const other = arguments.parts[block];
+    SurveyPart const other = records.parts_of(block / records.parts)[block % records.parts];
     part.least = fmin(part.least, other.least);
     part.largest = fmax(part.largest, other.largest);
     part.cost_sum += other.cost_sum;
@@ -209,22 +233,33 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
   }
   part = block_survey<kSurveyThreads>(part);
   if (thread == 0) {
+    result.first_bad = CostSurvey::kNone;
+    for (int rank = 0; rank < records.ranks; ++rank) result.first_bad = min(result.first_bad, *records.first_bad(rank));
     result.least = least = part.least;
     result.largest = part.largest;
     result.cost_sum = part.cost_sum;
     result.weight_sum = part.weight_sum;
   }
-  auto const look = [&](int size, double const* weight, unsigned char const* partner, int& first) {
+  auto const look = [&](int size, double const* weight, auto const& has_partner, int& first) {
     for (int i = thread; i < size; i += kSurveyThreads) {
-      if (weight[i] > 0 && !partner[i]) {
+      if (weight[i] > 0 && !has_partner(i)) {
         atomicMin(&first, i);
         break;
       }
     }
   };
+  auto const line_has_partner = [&](int line) {
+    return records.line_partner(line / records.lines)[line % records.lines] != 0;
+  };
+  auto const place_has_partner = [&](int place) {
+    for (int rank = 0; rank < records.ranks; ++rank) {
+      if (records.place_partner(rank)[place]) return true;
+    }
+    return false;
+  };
   int const line_side = arguments.matrix.cost.transposed ? 1 : 0;
-  look(arguments.lines, arguments.line_weight, arguments.line_partner, result.first_lonely[line_side]);
-  look(arguments.places, arguments.place_weight, arguments.place_partner, result.first_lonely[1 - line_side]);
+  look(arguments.lines, arguments.line_weight, line_has_partner, result.first_lonely[line_side]);
+  look(arguments.places, arguments.place_weight, place_has_partner, result.first_lonely[1 - line_side]);
   __syncthreads();
   if (!arguments.shift) return;
   int const longest = max(arguments.lines, arguments.places);

@@ -4,6 +4,7 @@
 
 #include "cuda/launch/queue.hpp"
 #include "cuda/regularized/regularized_entries.hpp"
+#include "cuda/runtime/device_ranks.hpp"
 
 namespace monge::cuda {
 
@@ -43,10 +44,12 @@ struct CostSurveyInput {
   PointSums* sums = nullptr;  // For lines, then for places; null: not wanted.
   unsigned char* scratch = nullptr;
   CostSurvey* result = nullptr;
+  /// Each reads some of the lines, which need the stream of the queue, and no `sums`; null: this rank reads all.
+  DeviceRanks const* ranks = nullptr;
 };
 /// Bytes of scratch memory, with or without `sums`.
-std::int64_t survey_bytes(RegularizedMatrix const& matrix, bool sums);
-/// Reads the costs once.
+std::int64_t survey_bytes(RegularizedMatrix const& matrix, bool sums, DeviceRanks const* ranks = nullptr);
+/// Reads the costs once. Ranks that share them meet.
 void survey_costs(CostSurveyInput const& input, Queue const& queue);
 
 }  // namespace monge::cuda

@@ -32,14 +32,16 @@ MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, Poin
     combine({longest, 0, {}, memory_->zeros.data()}, queue);
   }
   RegularizedMatrix const matrix{.rows = stored_.rows, .columns = stored_.columns, .cost = stored_};
-  memory_->scratch = DeviceArray<unsigned char>(runtime_, survey_bytes(matrix, false));
   set_sides();
+  DeviceRanks const* const ranks = queue.batch() ? nullptr : sharing_ranks();
+  memory_->scratch = DeviceArray<unsigned char>(runtime_, survey_bytes(matrix, false, ranks));
   survey_costs({.matrix = matrix,
                 .a = a.weight,
                 .b = b.weight,
                 .shift = memory_->shift.data(),
                 .scratch = memory_->scratch.data(),
-                .result = found},
+                .result = found,
+                .ranks = ranks},
                queue);
 }
 

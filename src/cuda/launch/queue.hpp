@@ -69,6 +69,8 @@ class Queue {
 
   /// Null for a stream.
   Batch* batch() const { return batch_; }
+  /// Of a queue without batch.
+  cudaStream_t stream() const { return stream_; }
 
  private:
   void launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
