@@ -39,27 +39,27 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-[[noreturn]] void cannot_write(fs::path const& path, std::string const& reason) {
-  throw Error(ErrorCode::input_output,
-              fmt::format("out: {}: {}; must be a folder that can be written, or can be made", path.string(), reason));
-}
-
 }  // namespace
 
-ResultFolder::ResultFolder(fs::path path) : path_(std::move(path)) {
+void ResultFolder::cannot_write(std::string const& reason) const {
+  throw Error(ErrorCode::input_output, fmt::format("{}: {}: {}; must be a folder that can be written, or can be made",
+                                                   option_, path_.string(), reason));
+}
+
+ResultFolder::ResultFolder(fs::path path, char const* option) : path_(std::move(path)), option_(option) {
   if (!is_first_rank()) return;
-  if (path_.empty()) cannot_write(path_, "is an empty path");
+  if (path_.empty()) cannot_write("is an empty path");
   try {
     existing_ = fs::absolute(path_).lexically_normal();
     if (!existing_.has_filename()) existing_ = existing_.parent_path();  // "result/" is "result"
     while (!fs::exists(existing_)) {
-      if (fs::is_symlink(existing_)) cannot_write(path_, "is a link to nowhere");
+      if (fs::is_symlink(existing_)) cannot_write("is a link to nowhere");
       existing_ = existing_.parent_path();
     }
-    if (!fs::is_directory(existing_)) cannot_write(path_, fmt::format("{} is a file", existing_.string()));
+    if (!fs::is_directory(existing_)) cannot_write(fmt::format("{} is a file", existing_.string()));
     TemporaryFolder const probe(existing_);
   } catch (fs::filesystem_error const& error) {
-    cannot_write(path_, error.code().message());
+    cannot_write(error.code().message());
   }
 }
 
@@ -82,7 +82,7 @@ void ResultFolder::fill(std::function<void(fs::path const&)> const& write,
     std::vector<fs::path> const files{fs::directory_iterator(staging.path()), {}};
     for (fs::path const& file : files) fs::rename(file, target / file.filename());
   } catch (fs::filesystem_error const& error) {
-    cannot_write(path_, error.code().message());
+    cannot_write(error.code().message());
   }
 }
 

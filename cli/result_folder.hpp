@@ -17,8 +17,9 @@ struct ResultFile {
 
 class ResultFolder {
  public:
-  /// Checks now, before any long work, that the folder can be written; leaves no trace. Throws Error (input_output).
-  explicit ResultFolder(std::filesystem::path path);
+  /// Checks now, before any long work, that the folder can be written; leaves no trace. Throws Error (input_output),
+  /// whose message names the option.
+  explicit ResultFolder(std::filesystem::path path, char const* option = "out");
 
   std::filesystem::path const& path() const { return path_; }
 
@@ -33,7 +34,10 @@ class ResultFolder {
                    std::vector<std::string> const& optional = {}) const;
 
  private:
+  [[noreturn]] void cannot_write(std::string const& reason) const;
+
   std::filesystem::path path_;
+  char const* option_;
   std::filesystem::path existing_;  // path_, or the nearest folder above it that exists
 };
 

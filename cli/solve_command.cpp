@@ -19,6 +19,7 @@
 
 #include "array_file.hpp"
 #include "batch_folder.hpp"
+#include "checkpoints.hpp"
 #include "command_options.hpp"
 #include "device_choice.hpp"
 #include "exit_code.hpp"
@@ -39,6 +40,7 @@ struct Arguments {
   std::string a, b, f, g, values, out, batch;
   EntryOptions entries;
   DerivativeOptions derivatives;
+  CheckpointOptions checkpoint;
   SolveOptions options;
   RunArguments run;
 };
@@ -222,9 +224,10 @@ int exit_code_of(SolveRun const& run, Results const& results, Report const& repo
   return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
 }
 
-auto progress_to(ProgressLine& progress) {
-  return [&progress](Progress const& state) {
+auto progress_to(ProgressLine& progress, Checkpoints& checkpoints) {
+  return [&](Progress const& state) {
     progress.show(state);
+    checkpoints.note(state);
     return !interrupted();
   };
 }
@@ -234,6 +237,7 @@ int solve_files(Arguments arguments) {
   validate(arguments.derivatives, arguments.geometry);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
+  Checkpoints checkpoints(arguments.checkpoint);
   leave_on_interrupt();
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   ProgressLine progress(!arguments.run.quiet);
@@ -242,7 +246,7 @@ int solve_files(Arguments arguments) {
   BatchProblem const views = problem.views();
   options.f = views.f;
   options.g = views.g;
-  options.progress = progress_to(progress);
+  options.progress = progress_to(progress, checkpoints);
   note_interrupt();
   progress.show("solving");
   Plan const plan = solve(device.context, views.geometry, views.a, views.b, options);
@@ -307,8 +311,12 @@ int solve_folder(Arguments const& arguments) {
     each.push_back(std::move(own));
   }
   std::vector<ResultFolder> folders;
-  for (BatchProblemFiles const& problem : files)
+  std::vector<std::string> names;
+  for (BatchProblemFiles const& problem : files) {
     folders.emplace_back(std::filesystem::path(arguments.out) / problem.name);
+    names.push_back(problem.name);
+  }
+  Checkpoints checkpoints(arguments.checkpoint, names);
   leave_on_interrupt();
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   ProgressLine progress(!arguments.run.quiet);
@@ -323,7 +331,7 @@ int solve_folder(Arguments const& arguments) {
     });
   }
   SolveOptions options = arguments.options;
-  options.progress = progress_to(progress);
+  options.progress = progress_to(progress, checkpoints);
   note_interrupt();
   progress.show("solving");
   std::vector<Plan> const plans =
@@ -400,6 +408,7 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   visit_hvp_options(arguments->derivatives, [&](auto const& field, auto& value) {
     add_option(command, field, value)->group("How hvp.npy is found");
   });
+  add_checkpoint_options(command, arguments->checkpoint);
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] {
     exit_code = arguments->batch.empty() ? solve_files(std::move(*arguments)) : solve_folder(*arguments);

@@ -1,6 +1,7 @@
 // Reports of solves: arithmetic, progress, end and values.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -39,6 +40,11 @@ constexpr auto names_of(Status) {
                                        {stopped, "stopped"}});
 }
 
+/// A pair of potentials, in the units of C.
+struct Potentials {
+  std::vector<double> f, g;  ///< n and m numbers.
+};
+
 /// Argument of a progress callback, at each check.
 struct Progress {
   int iteration = 0;          ///< Sweeps so far, annealing included.
@@ -47,6 +53,9 @@ struct Progress {
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
   double seconds = 0;         ///< Since the solve began.
   int problem = 0;            ///< Index in a batch, from 0.
+  /// The present potentials, from which another solve may start (SolveOptions::f and g). Only for use in the callback.
+  /// Points of zero weight take a pass, so of several ranks either all call it or none.
+  std::function<Potentials()> potentials = {};
 };
 
 /// One check of the solve, for a convergence plot.

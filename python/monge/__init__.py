@@ -12,6 +12,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from ._assignment import linear_sum_assignment
+from ._checkpoint import Checkpoint
 from ._classic import (
     emd,
     emd2,
@@ -79,6 +80,7 @@ __version__ = _version()
 __all__ = [
     "BatchResult",
     "Check",
+    "Checkpoint",
     "ConvergenceWarning",
     "DeviceInfo",
     "DivergenceResult",

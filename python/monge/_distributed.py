@@ -45,7 +45,7 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0, dev
         index, stream, allocate, release = cuda_place(None if str(device) == "cuda" else index)
     rank, size, all_gather = _communicator(group, limit)
     session = _core.distributed_session(rank, size, all_gather, n_threads, index, stream, allocate, release)
-    token = shared.set(Shared(session, index, stream))
+    token = shared.set(Shared(session, index, stream, rank))
     try:
         yield
     finally:

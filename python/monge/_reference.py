@@ -21,7 +21,7 @@ from ._arrays import Array, framework_of, on_host, read_matrix, read_optional
 from ._followed import Followed
 from ._names import refuse_gradient
 from ._plan_result import Gradients
-from ._problem import Problem, is_balanced
+from ._problem import Problem, ProgressFunction, is_balanced
 from ._result import OTResult
 
 
@@ -88,6 +88,19 @@ class Reference:
             return potentials
         f, g = (on_host(v) - shift for v, shift in zip(potentials, self.shifts))
         return f, g
+
+    def watch(self, progress: ProgressFunction | None) -> ProgressFunction | None:
+        """The caller's progress function, which gets the caller's potentials."""
+        if progress is None or self.shifts is None:
+            return progress
+        shifts = self.shifts
+
+        def show(state: Any) -> object:
+            solved = state.potentials
+            state.potentials = lambda: tuple(v + shift for v, shift in zip(solved(), shifts))
+            return progress(state)
+
+        return show
 
 
 def _relative_to(c: Array, problem: Problem, eps: float) -> tuple[Problem, Reference]:

@@ -7,11 +7,12 @@ from . import _core
 
 
 class Shared(NamedTuple):
-    """The session and, on CUDA, its device and stream."""
+    """The session and, on CUDA, its device and stream; and which of the ranks this process is."""
 
     session: _core.Session
     cuda_index: int | None
     stream: int
+    rank: int
 
 
 shared: contextvars.ContextVar[Shared | None] = contextvars.ContextVar("monge_shared", default=None)

@@ -72,6 +72,7 @@ def run(
     start = pair_of_potentials(potentials_init)
     start = start if reference is None else reference.start(start)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
+        watch = watch if reference is None else reference.watch(watch)
         plan = _core.solve(session, problem.geometry, problem.a, problem.b, *start, options, watch)
     if warns:
         warn_if_short(plan.report)

@@ -1,5 +1,6 @@
 #include "report.hpp"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +11,7 @@
 #include <monge/exact.hpp>
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
+#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -232,9 +234,9 @@ Record from_dict(Members const& dict) {
   return record;
 }
 
-template <class Record>
-nb::class_<Record> bind_record(nb::module_& module, char const* name, char const* doc) {
-  nb::class_<Record> type(module, name, doc);
+template <class Record, class... Extra>
+nb::class_<Record> bind_record(nb::module_& module, char const* name, char const* doc, Extra const&... extra) {
+  nb::class_<Record> type(module, name, doc, extra...);
   visit_members<Record>([&](char const* field, auto const& member) {
     type.def_prop_ro(field, [member](Record const& record) { return shown(std::invoke(member, record)); });
   });
@@ -248,6 +250,22 @@ nb::class_<Record> bind_record(nb::module_& module, char const* name, char const
     return text + ")";
   });
   return type;
+}
+
+nb::ndarray<nb::numpy, double> to_array(std::vector<double>&& values) {
+  auto* const kept = new std::vector<double>(std::move(values));
+  nb::capsule const owner(kept, [](void* memory) noexcept { delete static_cast<std::vector<double>*>(memory); });
+  return {kept->data(), {kept->size()}, owner};
+}
+
+auto potentials_of(Progress const& progress) {
+  if (!progress.potentials)
+    throw std::runtime_error("potentials: the progress function has returned; must be read while it runs");
+  Potentials present = [&] {
+    nb::gil_scoped_release const released;  // Other ranks may be threads of this process.
+    return progress.potentials();
+  }();
+  return std::pair(to_array(std::move(present.f)), to_array(std::move(present.g)));
 }
 
 /// A report of a solve, with its history of checks; both can be pickled.
@@ -269,7 +287,12 @@ void bind_solve(nb::module_& module, char const* check_name, char const* name, c
 }  // namespace
 
 void bind_reports(nb::module_& module) {
-  bind_record<Progress>(module, "Progress", "What a progress function sees at each check.");
+  // The package may give an instance other potentials (_reference.py).
+  bind_record<Progress>(module, "Progress", "What a progress function sees at each check.", nb::dynamic_attr())
+      .def("potentials", &potentials_of,
+           "(f, g), the present potentials in units of the cost, from which another solve may start: NumPy arrays (n) "
+           "and (m) of float64, for use as `potentials_init`. RuntimeError once the progress function has returned. "
+           "Points of zero weight take a pass, so within `monge.distributed` either all ranks call it or none.");
   bind_solve<Report, Check>(module, "Check", "Report",
                             "What a solve reached, in units of the cost; NaN is what was not evaluated.");
   bind_record<RegularizedProgress>(module, "RegularizedProgress", "What a progress function sees at each check.");

@@ -2,7 +2,7 @@
 
 namespace monge::python {
 
-bool Watch::goes_on(std::function<nb::object()> const& state) {
+bool Watch::goes_on(std::function<nb::object()> const& answer) {
   if (error_) return false;  // The other problems of a batch stop, too.
   Clock::time_point const now = Clock::now();
   if (progress_.is_none() && now < next_) return true;
@@ -10,7 +10,7 @@ bool Watch::goes_on(std::function<nb::object()> const& state) {
   nb::gil_scoped_acquire const lock;
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return progress_.is_none() || !progress_(state()).is(nb::bool_(false));
+    return progress_.is_none() || !answer().is(nb::bool_(false));
   } catch (...) {
     error_ = std::current_exception();
     return false;

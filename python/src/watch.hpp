@@ -17,10 +17,15 @@ class Watch {
   /// `progress` is None or is called with the library's progress at each check; if it returns False, the solve stops.
   explicit Watch(nb::object progress) : progress_(std::move(progress)) {}
 
-  /// For the `progress` of options; State is Progress or RegularizedProgress.
+  /// For the `progress` of options; State is Progress, RegularizedProgress or ExactProgress.
   template <class State>
   std::function<bool(State const&)> callback() {
-    return [this](State const& state) { return goes_on([&] { return nb::cast(state); }); };
+    return [this](State const& state) {
+      return goes_on([&] {
+        Shown<State> const shown(state);
+        return progress_(shown.object);
+      });
+    };
   }
 
   /// Throws the exception of a signal or of the progress function. A KeyboardInterrupt gets `result` as its attribute
@@ -31,7 +36,19 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kBetweenSignals{20};
 
-  bool goes_on(std::function<nb::object()> const& state);
+  /// A copy of the state, which the caller may keep. Its potentials can be read as long as this exists.
+  template <class State>
+  struct Shown {
+    explicit Shown(State const& state) : object(nb::cast(state)) {}
+    ~Shown() {
+      if constexpr (requires(State & copy) { copy.potentials; }) nb::cast<State&>(object).potentials = nullptr;
+    }
+    Shown(Shown const&) = delete;
+    nb::object object;
+  };
+
+  /// `answer` calls progress_.
+  bool goes_on(std::function<nb::object()> const& answer);
 
   nb::object progress_;
   Clock::time_point next_ = Clock::now() + kBetweenSignals;

@@ -234,12 +234,19 @@ class SinkhornRun {
  private:
   Report& report() const { return problem_.report; }
 
+  Potentials potentials() const {
+    auto const sized = [&](Side side) { return std::vector<double>(static_cast<std::size_t>(entropic().size(side))); };
+    Potentials present{sized(Side::rows), sized(Side::columns)};
+    entropic().get_potentials(present.f, present.g);
+    return present;
+  }
+
   /// Returns false if the caller wants to stop.
   bool record(Check const& check) {
     report().history.push_back(check);
     if (!options().progress || stopped_at_) return true;
-    bool const go_on =
-        options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation, check.seconds, index_});
+    bool const go_on = options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation,
+                                           check.seconds, index_, [this] { return potentials(); }});
     if (!go_on) stopped_at_ = check.eps;
     return go_on;
   }

@@ -109,6 +109,7 @@ class Splr {
       best_check_ = check_;
       pairs_.combine({{1, &iterate_}}, best_);
     }
+    set_potentials({{1, &iterate_}});
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
@@ -120,7 +121,6 @@ class Splr {
 
   std::optional<Status> iterate() {
     ++check_.iteration;
-    set_potentials({{1, &iterate_}});
     bool const fresh = age_ == 0;
     // Choosing pairs takes a pass.
     bool const offers = fresh && options_.candidate_sweeps > 0 && check_.passes + 1 < limits_.passes;

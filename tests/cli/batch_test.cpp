@@ -104,6 +104,17 @@ TEST_F(BatchProgram, CostMatricesAndPointsGoTogether) {
   EXPECT_LT(report("1")["iterations"], first["iterations"]);
 }
 
+TEST_F(BatchProgram, CheckpointsAreOfEachProblem) {
+  for (std::string const name : {"small", "large"}) {
+    points("in/x_" + name + ".npy", name == "small" ? 12 : 40, 3, 1);
+    points("in/y_" + name + ".npy", 9, 3, 2);
+  }
+  EXPECT_EQ(solve({"--eps", "0.1", "--checkpoint", path("kept"), "--checkpoint-every", "1"}).code, 0);
+  EXPECT_EQ(read_array("f", path("kept/small/f.npy")).rows(), 12);
+  EXPECT_EQ(read_array("f", path("kept/large/f.npy")).rows(), 40);
+  EXPECT_EQ(read_array("g", path("kept/large/g.npy")).rows(), 9);
+}
+
 TEST_F(BatchProgram, ProblemsThatEndShortAreCode3) {
   points("in/x_1.npy", 30, 3, 1);
   points("in/y_1.npy", 30, 3, 2);

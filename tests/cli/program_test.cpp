@@ -690,6 +690,9 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(with("--threshold", "inf"), "threshold: is inf; must be finite and >= 0");
   expect_refused(with("--threshold", "nan"), "threshold: is nan");
   expect_refused(with("--seed", "7"), "seed: is 7; is for sample");
+  expect_refused(with("--checkpoint-every", "5"), "checkpoint_every: is 5; is for checkpoint");
+  expect_refused(with("--checkpoint-every", "0"), "checkpoint_every: is 0; must be >= 1");
+  expect_refused(with("--checkpoint", "/proc/monge"), "checkpoint: /proc/monge: ");
   expect_refused(solve({"--eps", "0.1", "--sample", "5", "--seed", "-1"}), "seed: is '-1'; must be a whole number");
   std::vector<std::string> const files{"solve", path("x.npy"), path("y.npy"), "--out", path("result"), "--eps", "1"};
   for (std::string const device : {"gpu", "cuda", "cuda:", "cuda:x", "cuda:-1", "cuda:99999"}) {

@@ -1,5 +1,8 @@
 // The program under mpirun.
 #include <cstdlib>
+#include <filesystem>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -48,6 +51,30 @@ TEST_F(RanksProgramOfMpi, HasTheResultsOfOneProcess) {
   for (char const* const name : {"f.npy", "g.npy", "map.npy"})
     EXPECT_EQ(contents(path(fmt::format("result/{}", name))), contents(path(fmt::format("alone/{}", name)))) << name;
   EXPECT_EQ(nlohmann::json::parse(contents(path("result/report.json")))["ranks"], 2);
+}
+
+TEST_F(RanksProgramOfMpi, GoesOnFromCheckpointsOfAnotherNumberOfRanks) {
+  auto const iterations = [&](char const* out) {
+    return nlohmann::json::parse(contents(path(fmt::format("{}/report.json", out))))["iterations"].get<int>();
+  };
+  for (auto const& [before, after] : {std::pair(2, 3), std::pair(5, 1)}) {
+    std::vector<std::string> first = solve("first", "0.002", "1"), second = solve("second", "0.002", "1");
+    // It ends after 100 sweeps, and its last check is one of those that are kept.
+    for (char const* const argument :
+         {"--iterations", "100", "--checkpoint-every", "1", "--method", "sinkhorn", "--annealing", "1"})
+      first.push_back(argument);
+    first.insert(first.end(), {"--checkpoint", path("kept")});
+    EXPECT_EQ(run_ranks(before, first).code, 3);
+    EXPECT_TRUE(std::filesystem::exists(path("kept/g.npy")));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("kept")), {}), 2) << "Nothing else is left.";
+    second.insert(second.end(), {"--method", "sinkhorn", "--annealing", "1"});
+    EXPECT_EQ(run(second).code, 0);
+    int const cold = iterations("second");
+    second.insert(second.end(), {"--f", path("kept/f.npy"), "--g", path("kept/g.npy")});
+    Outcome const outcome = run_ranks(after, second);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_LT(iterations("second"), cold - 50);
+  }
 }
 
 TEST_F(RanksProgramOfMpi, EndsWithAnErrorOfAllRanks) {

@@ -222,6 +222,52 @@ TEST_P(StatusTest, progress_that_never_stops_changes_nothing) {
   EXPECT_EQ(silent.report().iterations, watched.report().iterations);
 }
 
+/// A solve that is stopped at a check returns the potentials that the callback saw, up to (f + t, g - t).
+TEST_P(StatusOfPoints, progress_has_the_potentials_of_its_check) {
+  Problem const problem = make_problem({50, 60, 3, Weights::with_zeros});
+  double const eps = 0.02 * Magnitudes(problem).spread();
+  auto const solved = [&](SolveOptions const& options) {
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  };
+  for (Method const method : {Method::sinkhorn, Method::newton, Method::splr}) {
+    SCOPED_TRACE(testing::Message() << name(method));
+    SolveOptions options{.eps = eps, .method = method, .tolerance = 1e-9, .annealing = 1};
+    if (method == Method::sinkhorn) options.precision = precision();
+    monge::Potentials seen;
+    int checks = 0;
+    options.progress = [&](Progress const& progress) {
+      seen = progress.potentials();
+      return ++checks < 4;
+    };
+    Plan const plan = solved(options);
+    ASSERT_EQ(plan.status(), Status::stopped);
+    std::vector<double> const f = plan.f(), g = plan.g();
+    ASSERT_EQ(seen.f.size(), f.size());
+    ASSERT_EQ(seen.g.size(), g.size());
+    double const rounding = 1e-13 * Magnitudes(problem).spread();
+    auto const expect_moved = [&](std::vector<double> const& found, std::vector<double> const& by_callback,
+                                  std::vector<double> const& weight, double t) {
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        if (weight[i] > 0) {
+          EXPECT_NEAR(found[i], by_callback[i] + t, rounding) << "point " << i;
+        }
+      }
+    };
+    auto const first = std::find_if(problem.a.begin(), problem.a.end(), [](double weight) { return weight > 0; });
+    std::size_t const i = static_cast<std::size_t>(first - problem.a.begin());
+    expect_moved(f, seen.f, problem.a, f[i] - seen.f[i]);
+    expect_moved(g, seen.g, problem.b, seen.f[i] - f[i]);
+
+    options.progress = nullptr;
+    int const cold = solved(options).report().iterations;
+    options.f = seen.f;
+    options.g = seen.g;
+    Report const warm = solved(options).report();
+    EXPECT_EQ(warm.status, Status::converged) << warm.message;
+    EXPECT_LT(warm.iterations, cold);
+  }
+}
+
 TEST_P(StatusTest, exceptions_of_the_callback_pass_through) {
   Problem const problem = make_problem({30, 30, 2});
   SolveOptions options{.eps = 0.01, .tolerance = 1e-12, .precision = precision()};

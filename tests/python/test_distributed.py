@@ -77,6 +77,27 @@ def test_ranks_have_the_bits_of_one_process(clouds):
     assert meeting.messages > 20
 
 
+def test_checkpoints_go_on_with_another_number_of_ranks(clouds, tmp_path):
+    a = np.ones(len(clouds[0]))
+    a[::7] = 0  # These potentials take a pass, which ranks share.
+    how = {"a": a, "b": np.full(len(clouds[1]), a.sum() / len(clouds[1])), "reg": 0.05, "method": "sinkhorn"}
+
+    def begin(rank):
+        kept = monge.Checkpoint(tmp_path, every=1, progress=lambda state: state.iteration < 150)
+        return monge.solve_sample(*clouds, **how, progress=kept).status
+
+    assert on_ranks(Meeting(3), begin) == ["stopped"] * 3
+    start = np.load(tmp_path / "f.npy"), np.load(tmp_path / "g.npy")
+    cold = monge.solve_sample(*clouds, **how).report.iterations
+
+    def go_on(rank):
+        return monge.solve_sample(*clouds, **how, potentials_init=start).report.iterations
+
+    for ranks in (1, 2, 5):
+        found = on_ranks(Meeting(ranks), go_on)
+        assert len(set(found)) == 1 and found[0] < cold
+
+
 def test_other_arguments_end_the_call_on_all_ranks(clouds):
     x, y = clouds
     results = on_ranks(Meeting(2), lambda rank: monge.solve_sample(x + rank, y, reg=0.5))

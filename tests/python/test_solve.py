@@ -280,6 +280,53 @@ def test_ending_short_is_a_warning_and_a_status(rng):
         assert monge.solve(cost, reg=1e-3, tol=0, max_iter=3, method="sinkhorn").status == "completed"
 
 
+@pytest.mark.parametrize("reg_type", ["KL", "entropy"])
+def test_progress_has_potentials_to_start_from(rng, reg_type):
+    cost = rng.random((30, 20))
+    a = np.append(rng.random(29), 0)
+    kept = []
+
+    def see(state):
+        kept.append((state, state.potentials()))
+        return len(kept) < 3
+
+    how = {"reg": 0.02, "reg_type": reg_type, "unbalanced": (5.0, 7.0), "b": np.full(20, a.sum() / 20), "annealing": 1}
+    stopped = monge.solve(cost, a, progress=see, tol=1e-10, method="sinkhorn", **how)
+    assert stopped.status == "stopped"
+    _, potentials = kept[-1]
+    for ours, expected, mass in zip(potentials, stopped.potentials, (a, how["b"]), strict=True):
+        assert ours.dtype == np.float64
+        np.testing.assert_allclose(ours[mass > 0], expected[mass > 0], rtol=0, atol=1e-12)
+    warm = monge.solve(cost, a, potentials_init=potentials, tol=1e-6, **how)
+    assert warm.report.iterations <= monge.solve(cost, a, tol=1e-6, **how).report.iterations
+    with pytest.raises(RuntimeError, match="potentials: the progress function has returned"):
+        monge.Progress.potentials(kept[0][0])
+
+
+def test_checkpoints_are_a_start(rng, tmp_path):
+    cost = rng.random((30, 20))
+    folder, seen = tmp_path / "a" / "kept", []
+    kept = monge.Checkpoint(folder, every=2, progress=lambda state: seen.append(state) or len(seen) < 5)
+    how = {"reg": 0.01, "method": "sinkhorn", "annealing": 1}
+    assert monge.solve(cost, progress=kept, **how).status == "stopped"
+    assert len(seen) == 5
+    assert sorted(os.listdir(folder)) == ["f.npy", "g.npy"]
+    start = np.load(folder / "f.npy"), np.load(folder / "g.npy")
+    warm, cold = monge.solve(cost, potentials_init=start, **how), monge.solve(cost, **how)
+    assert warm.converged and warm.report.iterations < cold.report.iterations
+
+
+def test_checkpoints_that_cannot_be(rng, tmp_path):
+    cost = rng.random((30, 20))
+    with pytest.raises(ValueError, match="every: is 0; must be >= 1"):
+        monge.Checkpoint(tmp_path, every=0)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        monge.solve(cost, reg=0.01, progress=monge.Checkpoint(tmp_path / "file", every=1))
+    with pytest.raises(NotImplementedError, match="a solve of a single problem"):
+        monge.solve_batch([cost, cost], reg=0.01, progress=monge.Checkpoint(tmp_path))
+
+
 def test_progress_sees_each_check_and_stops(rng):
     cost = rng.random((30, 30))
     seen = []

@@ -234,6 +234,48 @@ TEST(Ranks, SolveBatches) {
   });
 }
 
+/// Potentials of a check on some ranks are a start on another number of ranks.
+TEST(Ranks, GoOnFromPotentialsOfAnotherNumberOfRanks) {
+  Problem const problem = make_problem({.n = kN, .m = kM, .d = 3, .weights = Weights::with_zeros});
+  SolveOptions const options{
+      .eps = 0.05, .method = Method::sinkhorn, .tolerance = 1e-6, .precision = Precision::float64};
+  auto const potentials = [&](int ranks) {
+    Meeting meeting(ranks);
+    auto const outcomes = on_ranks(ranks, [&](int rank) {
+      Potentials seen;
+      SolveOptions stopping = options;
+      stopping.progress = [&](Progress const& progress) {
+        if (progress.iteration < 150) return true;
+        seen = progress.potentials();
+        return false;
+      };
+      solve(Context::distributed(meeting.communicator(rank), 1), problem.geometry(), problem.a, problem.b, stopping);
+      Numbers all = seen.f;
+      append(all, seen.g);
+      return all;
+    });
+    for (auto const& outcome : outcomes) {
+      EXPECT_EQ(outcome.error, "");
+      EXPECT_EQ(*outcome.result, *outcomes[0].result);
+    }
+    return *outcomes[0].result;
+  };
+  int const cold = solve(Context::cpu(1), problem.geometry(), problem.a, problem.b, options).report().iterations;
+  for (auto const& [before, after] : {std::pair(1, 3), std::pair(2, 5), std::pair(5, 1)}) {
+    Numbers const start = potentials(before);
+    ASSERT_EQ(start.size(), static_cast<std::size_t>(kN + kM));
+    expect_bits_of_one_rank(after, [&](Context const& context) {
+      SolveOptions warm = options;
+      warm.f = VectorView(start.data(), kN);
+      warm.g = VectorView(start.data() + kN, kM);
+      Report const report = solve(context, problem.geometry(), problem.a, problem.b, warm).report();
+      EXPECT_EQ(report.status, Status::converged);
+      EXPECT_LT(report.iterations, cold);
+      return Numbers{report.dual, static_cast<double>(report.iterations)};
+    });
+  }
+}
+
 TEST(Ranks, ShareDivergencesAndSolvers) {
   Problem const problem = make_problem({.n = kN, .m = kM, .d = 4, .weights = Weights::with_zeros});
   expect_bits_of_one_rank(3, [&](Context const& context) {
