@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "entropic/criterion.hpp"
 
@@ -39,8 +40,10 @@ constexpr int kBlindPatience = 100;
 constexpr int kSelfPatience = 3;
 constexpr double kSelfFall = 0.5;
 /// Sweeps have stalled at relative errors from kLeastFloor to kUsualFloor times the rounding error of a logit. Where
-/// the tolerance is below the first, float64 takes over at the second.
+/// the tolerance is below the first, float64 takes over at the second; where it is below kSeenFloor, which sweeps may
+/// not see, a certificate at the second measures what rounding leaves.
 constexpr double kLeastFloor = 0.002;
+constexpr double kSeenFloor = 0.03;
 constexpr double kUsualFloor = 0.1;
 /// A fall of the error by less than this factor is no progress.
 constexpr double kFall = 0.999;
@@ -134,7 +137,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   // Sweeps cannot recover from NaN.
   if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
   if (rungs_ > 0) return swept_on_ladder();
-  if (in_doubt_ || has_reached_target()) return ask_certificate();
+  if (doubt_ != Doubt::none || has_reached_target()) return ask_certificate();
   if (foresees_floor()) return go_no_further();
   if (on_trial_) {
     int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
@@ -146,7 +149,10 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (newton_pays()) return take_newton();
   if (options_.tolerance > 0 && has_stopped_falling(patience_)) {
     if (!rounding_shows()) return stalled();
-    in_doubt_ = true;
+    doubt_ = Doubt::stall;
+  } else if (lacks_rounding()) {
+    doubt_ = Doubt::rounding;
+    if (was_plain()) return ask_certificate();
   }
   go_on();
 }
@@ -272,10 +278,15 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   if (shortfall_) return end(*shortfall_);
   if (*certified_value_ <= options_.tolerance) return end(Status::converged);
   if (iterations_ == 0) return go_on();  // The start is not the solution.
-  if (in_doubt_) {
-    in_doubt_ = false;
-    // A plain sweep leaves the columns exact up to rounding. A small column error therefore means slow convergence,
-    // unless the sweeps since the last doubt have gained nothing.
+  Doubt const doubt = std::exchange(doubt_, Doubt::none);
+  if (may_refine() && !is_self_) {
+    // A plain sweep leaves the columns exact up to rounding, which then leaves as much in the rows.
+    double const rounding = was_plain() ? column_error : (error - bound()) / 2;
+    rounding_ = 2 * rounding * *certified_value_ > options_.tolerance * error ? rounding : 0;
+    if (foresees_floor()) return go_no_further();
+  }
+  if (doubt == Doubt::stall) {
+    // A small column error means slow convergence, unless the sweeps since the last doubt have gained nothing.
     if (column_error >= 0.1 * error || error >= 0.999 * doubted_error_) return stalled();
     doubted_error_ = error;
     patience_ *= 2;
@@ -285,7 +296,7 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   // The sweeps solve a problem with rounded costs. If they see far less error than there is, rounding is the limit. A
   // sweep of a measure to itself sees the error before it, which exceeds the one that it leaves.
   if (bound() < (is_self_ ? 1 : 0.1) * error) return go_no_further();
-  aim_lower(*certified_value_, error);
+  if (doubt == Doubt::none) aim_lower(*certified_value_, error);
   go_on();
 }
 
@@ -416,20 +427,20 @@ SinkhornStep SinkhornPolicy::sweeps() {
     most = 1;
   } else if (rungs_ > 0) {
     most = std::min(seen_.empty() ? kFirstSweeps : kRungSweeps, rung_end_ - iterations_);
-  } else if (in_doubt_) {
+  } else if (doubt_ != Doubt::none) {
     most = 1;
   } else {
     int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kFirstSweeps;
     if (options_.tolerance > 0 && iterations_ < first) {
       most = std::min(most, first - iterations_);
-    } else if (refined_at_ == iterations_) {
-      most = std::min(most, kSweepsAfterRefining);
+    } else if (refinement_iterations() < kSweepsAfterRefining && refined_at_) {
+      most = std::min(most, times_.check < times_.float64 ? 1 : kSweepsAfterRefining - refinement_iterations());
     } else if (on_trial_ && iterations_ < kTrialSweeps) {
       most = std::min(most, kTrialSweeps - iterations_);
     }
   }
   // A symmetric sweep leaves no side exact, so doubt about rounding takes an alternating one.
-  bool const symmetric = this->symmetric() && (is_self_ || !in_doubt_);
+  bool const symmetric = this->symmetric() && (is_self_ || doubt_ == Doubt::none);
   Sweep const sweep{.eps = rung_eps(), .symmetric = symmetric, .relaxation = relax ? relaxation_.omega() : 1.0};
   int const usual = std::min(options_.check_every, most);
   bool const stays_plain = rungs_ == 0 && sweep.relaxation == 1;
@@ -469,7 +480,7 @@ bool SinkhornPolicy::relaxes_next() {
   // The rate of plain sweeps decides about Newton's method.
   if (judges_rate() || (rungs_ > 0 && steps_on_ladder())) return false;
   if (rungs_ > 0) return true;
-  if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
+  if (doubt_ != Doubt::none || remaining() <= plain_tail(options_)) return false;
   double const error = seen_error() / mass_;
   if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
   polish_below_ = error / 4;
@@ -489,20 +500,34 @@ double SinkhornPolicy::logit_rounding() const {
   return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty);
 }
 
-/// Whether sweeps have come to errors that rounding may stop, on the way to a tolerance out of its reach. A measure to
-/// itself, whose plan may be close to a permutation, has the whole rounding of a logit in its error. Other schedules
-/// fall too slowly from the usual floor to the least to leave it to float64.
+/// Whether sweeps have come to errors that rounding stops, on the way to a tolerance out of its reach: errors that a
+/// certificate has measured, or else foreseen ones. A measure to itself, whose plan may be close to a permutation, has
+/// the whole rounding of a logit in its error. Schedules other than overrelaxed fall too slowly from the usual floor to
+/// the least to leave it to float64. Overrelaxed sweeps see the rounding of all sweeps, 1 / (2 - omega) times that of
+/// one.
 bool SinkhornPolicy::foresees_floor() const {
+  if (!may_refine() || options_.tolerance == 0) return false;
+  if (rounding_) return bound() <= *rounding_ / (2 - last_sweep_.relaxation);
   double const rounding = logit_rounding();
   double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
-  return may_refine() && options_.tolerance > 0 && target_ < kLeastFloor * rounding &&
-         seen_error() <= floor * rounding * mass_;
+  return target_ < kLeastFloor * rounding && seen_error() <= floor * rounding * mass_;
+}
+
+/// Whether a certificate has to measure what rounding leaves: sweeps may stall soon, at errors above the tolerance.
+bool SinkhornPolicy::lacks_rounding() const {
+  double const rounding = logit_rounding();
+  return may_refine() && rounding_shows() && options_.tolerance > 0 && !rounding_ && target_ < kSeenFloor * rounding &&
+         seen_error() <= kUsualFloor * rounding * mass_;
 }
 
 /// True when the error has stopped falling at a level that rounding explains.
 bool SinkhornPolicy::has_stopped_falling(int patience) {
   double const error = seen_error();
-  if (error < (is_self_ ? kSelfFall : kFall) * best_error_) {
+  // All but the first of the sweeps since the last check should have halved the error of a measure to itself.
+  double const fall = !is_self_      ? kFall
+                      : may_refine() ? std::pow(kSelfFall, std::max(1, iterations_ - best_iteration_ - 1))
+                                     : kSelfFall;
+  if (error < fall * best_error_) {
     best_error_ = error;
     best_iteration_ = iterations_;
     return false;

@@ -74,6 +74,8 @@ class SinkhornPolicy {
 
  private:
   enum class Mode { sinkhorn, newton };
+  /// What the next certificate is to tell: how large rounding is, or whether it is the reason why the error stays.
+  enum class Doubt { none, rounding, stall };
   static constexpr int kManyPasses = 1 << 20;
 
   bool symmetric() const { return options_.schedule == Schedule::symmetric; }
@@ -94,6 +96,7 @@ class SinkhornPolicy {
   bool has_reached_target() const;
   double logit_rounding() const;
   bool foresees_floor() const;
+  bool lacks_rounding() const;
   void ask_certificate();
   void aim_lower(double value, double error);
   bool steps_on_ladder() const;
@@ -149,7 +152,9 @@ class SinkhornPolicy {
   int rung_end_ = 0;        // Iteration at which the rung ends, whatever its error.
   int ladder_end_ = 0;      // Iteration at which the ladder ends.
   AdaptiveRelaxation relaxation_;
-  bool in_doubt_ = false;   // Whether rounding may keep the error from falling: a certificate will tell.
+  Doubt doubt_ = Doubt::none;
+  /// The column error that rounding leaves after a plain sweep, from a certificate; 0 where the tolerance is above it.
+  std::optional<double> rounding_;
   int patience_;            // Sweeps without progress before rounding is suspected.
   double polish_below_;     // Relative error at which to try plain sweeps next.
   double target_;           // For the error that sweeps report; moved when a certificate disagrees.

@@ -521,7 +521,10 @@ TEST(SinkhornPolicyTest, float64_takes_over_where_the_tolerance_is_below_every_f
   EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::refine);
   EXPECT_EQ(policy_at(options, 0.101).next().action, SinkhornAction::sweep);
   options.tolerance = 1.01 * reachable;
-  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
+  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::certify) << "a float64 evaluation has to tell";
+  EXPECT_EQ(policy_at(options, 0.101).next().action, SinkhornAction::sweep);
+  options.tolerance = 0.031 * rounding;
+  EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep) << "sweeps see errors that small";
   options.tolerance = 0.99 * reachable;
   options.schedule = Schedule::symmetric;
   EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
@@ -564,7 +567,7 @@ TEST(SinkhornPolicyTest, stall_at_rounding_refines_to_float64_if_that_was_left_t
   // The same errors are no stall in float64, whose rounding does not explain them.
   sweep_with(policy, stuck, 20);
   EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
-  int const in_float64 = kSweepsAfterRefining + 19 * options.check_every;
+  int const in_float64 = kSweepsAfterRefining + (20 - kSweepsAfterRefining) * options.check_every;
   EXPECT_EQ(policy.refinement_iterations(), in_float64);
   EXPECT_EQ(policy.iterations(), kFirst + kBlindPatience + in_float64);
   double const exact = stalled_error(0x1p-53);
@@ -631,15 +634,47 @@ TEST(SinkhornPolicyTest, float64_tells_slow_sweeps_from_rounding) {
     SinkhornPolicy policy = make_policy(options);
     // The first check is where the error stops falling; later it was the one before the question.
     EXPECT_EQ(sweep_into_doubt(policy), kFirst + kPatience);
-    policy.certified(evaluation(0.91, 0.09));
+    double const allowed = options.tolerance * kMass;
+    policy.certified(evaluation(5 * allowed, 0.49 * allowed));
     ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
     EXPECT_EQ(policy.precision(), Precision::float32);
     EXPECT_EQ(sweep_into_doubt(policy), options.check_every + 2 * kPatience);
-    policy.certified(evaluation(0.89, 0.11));
+    policy.certified(evaluation(4 * allowed, 0.49 * allowed));
     ASSERT_EQ(policy.next().action, SinkhornAction::refine);
     policy.refined();
     EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
   }
+}
+
+/// A plain sweep leaves the columns exact, so their error in float64 is that of rounding.
+TEST(SinkhornPolicyTest, columns_of_a_certificate_tell_that_the_tolerance_is_below_rounding) {
+  for (Precision const precision : {Precision::automatic, Precision::float32}) {
+    for (double const columns : {0.49, 0.51}) {
+      SolveOptions options = plain_options();
+      options.precision = precision;
+      SinkhornPolicy policy = make_policy(options);
+      policy.swept({0.5 * kAllowed, 0.5 * kAllowed});
+      ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+      policy.certified(evaluation(0.6 * kAllowed, columns * kAllowed));
+      bool const refines = precision == Precision::automatic && columns > 0.5;
+      EXPECT_EQ(policy.next().action, refines ? SinkhornAction::refine : SinkhornAction::sweep) << columns;
+    }
+  }
+}
+
+TEST(SinkhornPolicyTest, sweeps_go_on_down_to_the_rounding_that_a_certificate_has_measured) {
+  double const rounding = 0x1p-24 * 1001 * kMass;  // Of a logit.
+  SolveOptions options = plain_options();
+  options.tolerance = 0.01 * rounding / kMass;
+  SinkhornPolicy policy = make_policy(options, 1000);
+  policy.swept({0.05 * rounding, 0.045 * rounding});
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(evaluation(0.06 * rounding, 0.03 * rounding));
+  ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+  policy.swept({0.04 * rounding, 0.031 * rounding});
+  ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+  policy.swept({0.04 * rounding, 0.029 * rounding});
+  EXPECT_EQ(policy.next().action, SinkhornAction::refine);
 }
 
 TEST(SinkhornPolicyTest, rounding_is_the_limit_where_float64_says_so_and_is_not_allowed) {
@@ -664,6 +699,16 @@ TEST(SinkhornPolicyTest, sweeps_of_a_measure_to_itself_without_progress_go_on_in
   policy.swept({error / 2, error / 2});
   ASSERT_EQ(policy.next().action, SinkhornAction::refine);
   EXPECT_EQ(policy.iterations(), kFirst + kSelfPatience);
+}
+
+TEST(SinkhornPolicyTest, sweeps_of_a_measure_to_itself_have_halved_the_error_but_for_the_first) {
+  for (double const fall : {0.24, 0.26}) {
+    SolveOptions options = stalling_options(Precision::automatic, Schedule::symmetric);
+    SinkhornPolicy policy = make_self_policy(options);
+    policy.swept({stalled_error(), 0});
+    policy.swept({fall * stalled_error(), 0});
+    EXPECT_EQ(policy.next().action, fall < 0.25 ? SinkhornAction::sweep : SinkhornAction::refine) << fall;
+  }
 }
 
 TEST(SinkhornPolicyTest,
@@ -1062,7 +1107,7 @@ TEST(NewtonPolicyTest, criterion_decides_and_a_certificate_that_disagrees_moves_
     SolveOptions options = newton_options(Method::sinkhorn);
     options.criterion = criterion;
     SinkhornPolicy policy = make_policy(options);
-    Evaluation value = evaluation(0, 1e-4 * kMass);
+    Evaluation value = evaluation(1e-4 * kMass, 0);
     value.primal = 10;
     value.gradient_norm = 1.1e-6 * kMass;
     value.gap = 1.1e-5;
