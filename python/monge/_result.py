@@ -47,10 +47,11 @@ class OTResult(PlanResult):
 
     If tensors of PyTorch that require gradients were given, values, `plan`, potentials, `log_scalings`, marginals,
     products with the plan, averages and maps have first derivatives by M or the points and by the weights, and methods
-    also by their arguments. They are those of the optimum, by implicit differentiation. A gradient whose linear system
-    is not solved is a RuntimeError. One with fewer digits than usual makes a ConvergenceWarning. Entries (`topk`,
-    `sparse`, `sparse_plan`), :meth:`gradients` and products of the Hessian have no derivatives: a backward pass through
-    them is a NotImplementedError.
+    also by their arguments. They are those of the optimum, by implicit differentiation. With precision "auto" they are
+    computed in float64 where float32 has too few digits. A gradient whose linear system is not solved is a
+    RuntimeError. One with fewer digits than usual makes a ConvergenceWarning. Entries (`topk`, `sparse`,
+    `sparse_plan`), :meth:`gradients` and products of the Hessian have no derivatives: a backward pass through them is a
+    NotImplementedError.
     """
 
     _has_gradients = (
@@ -307,10 +308,19 @@ class OTResult(PlanResult):
     def _plan(self) -> _core.Plan:
         if self._made is None:  # A result from a pickle, or an inverse: it has potentials alone.
             assert self._saved is not None
-            problem, options = self._problem, at_the_end(self._options, self._report)
-            views = (problem.geometry, problem.a, problem.b, *self._saved)
-            self._made = _core.plan_of(self._place.session(None), *views, options)
+            self._made = self._plan_of(self._saved)
         return self._made
+
+    def _plan_of(self, potentials: tuple[Any, Any], **changes: Any) -> _core.Plan:
+        problem, options = self._problem, at_the_end(self._options, self._report) | changes
+        views = (problem.geometry, problem.a, problem.b, *potentials)
+        return _core.plan_of(self._place.session(None), *views, options)
+
+    @functools.cached_property
+    def _in_float64(self) -> OTResult:
+        """The plan of the same potentials with products in float64."""
+        plan = self._plan_of(self._float64_potentials(), precision="float64")
+        return OTResult(self._problem, self._options, self._reg_type, plan, plan.report)
 
     def _transport_cost(self) -> float:
         return self._report.transport_cost if self._report.certified else self._plan.transport_cost()

@@ -37,6 +37,15 @@ def weights_of(problem: Problem) -> tuple[Tensor, Tensor]:
     return a, b
 
 
+def dense(problem: Problem, plan: _core.Plan) -> Tensor:
+    """P, in float64 if the plan's products are."""
+    to: Tensor = problem.place.empty(plan.rows, plan.columns)
+    if plan.report.precision == "float64":
+        to = to.double()
+    plan.dense(to)
+    return to
+
+
 class Dense:
     """W, entry by entry."""
 
@@ -66,8 +75,7 @@ class OfPlan:
     @property
     def entries(self) -> Tensor:
         """P o (l r^T), dense, without the term of the factor."""
-        plan: Tensor = self._problem.place.empty(self._plan.rows, self._plan.columns)
-        self._plan.dense(plan)
+        plan = dense(self._problem, self._plan)
         return plan * (self._left @ self._right.T).to(plan.dtype)
 
     def times(self, v: Tensor) -> Tensor:
@@ -133,6 +141,16 @@ def _points(problem: Problem) -> tuple[Tensor, Tensor]:
     """X_a and X_b in float64, for squared distances centred: a common offset would take digits."""
     x, y = (torch.as_tensor(v, device=problem.place.device).double() for v in (problem.x, problem.y))
     return (x - y.mean(0), y - y.mean(0)) if problem.cost_function == "sqeuclidean" else (x, y)
+
+
+def slope_of(problem: Problem) -> float:
+    """The size of the terms that make a derivative of the cost by a point; 0 for a cost matrix."""
+    if problem.cost is not None:
+        return 0.0
+    if problem.cost_function not in ("sqeuclidean", "dot"):
+        return float(problem.scale)
+    radius = max(float(v.square().sum(1).mean().sqrt()) for v in _points(problem))
+    return float(problem.scale) * radius * (2 if problem.cost_function == "sqeuclidean" else 1)
 
 
 def _directions(x: Tensor) -> Tensor:

@@ -6,8 +6,8 @@
   (P o L R^T) v    l = products of L and U,          r = products of R and v
   P^T diag(w) P v  l = w o (P v, P U),               r = (U, v)
 
-Each function takes a result, whether gradients by the costs, X_a, X_b, a and b are wanted, the outputs of the operator,
-dL by them, and the operator's other arguments. It returns the gradients of the five and of these arguments.
+Each function takes a result, whether gradients by the costs, X_a, X_b, a and b are wanted, dL by the outputs of the
+operator, and the operator's other arguments. It returns the gradients of the five and of these arguments.
 """
 
 from __future__ import annotations
@@ -47,52 +47,53 @@ def _through_plan(name: str, result: Any, wanted: Wanted, left: Tensor, right: T
     return of_factors(result, wanted, left, right)
 
 
-def of_apply(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool) -> Found:
+def of_apply(result: Any, wanted: Wanted, by: Any, others: Any, transpose: bool) -> Found:
     u, v = _columns(by[0]), _columns(others[0], by[0])
     left, right = (v, u) if transpose else (u, v)
     by_v = _multiply(result, 0 if transpose else 1, u)
     return [*_through_plan("apply", result, wanted, left, right), by_v.reshape(others[0].shape)]
 
 
-def of_marginals(result: Any, wanted: Wanted, of: Any, by: Any, others: Any) -> Found:
+def of_marginals(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
     rows, columns = (v.double()[:, None] for v in by)
     left, right = torch.cat([rows, torch.ones_like(rows)], 1), torch.cat([torch.ones_like(columns), columns], 1)
     return _through_plan("marginals", result, wanted, left, right)
 
 
-def _of_deviations(u: Tensor, average: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """<u_i, v_j - average_i> as a product l r^T."""
-    centre = v.mean(0)  # A common offset would take digits.
-    left = torch.cat([u, -(u * (average - centre)).sum(1, keepdim=True)], 1)
-    return left, torch.cat([v - centre, torch.ones_like(v[:, :1])], 1)
+def _of_deviations(plan: Any, mass: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """<u_i, v_j - average_i> as a product l r^T, for averages over the targets."""
+    v = v - v.mean(0)  # A common offset would take digits.
+    average = torch.where(mass > 0, product(plan.apply, v, len(u)) / mass, 0)
+    return torch.cat([u, -(u * average).sum(1, keepdim=True)], 1), torch.cat([v, torch.ones_like(v[:, :1])], 1)
 
 
-def of_average(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool = False) -> Found:
-    u, average, v = _columns(by[0]), _columns(of[0]), _columns(others[0], by[0])
+def of_average(result: Any, wanted: Wanted, by: Any, others: Any, transpose: bool = False) -> Found:
+    """`transpose` is of results without derivatives by the problem."""
+    u, v = _columns(by[0]), _columns(others[0], by[0])
     side = 1 if transpose else 0
     plan, problem = result._plan, result._problem
     mass = _marginals(problem, plan)[side][:, None]
     empty = bool(((mass == 0) & (u != 0)).any())
-    if empty and "average" in result._has_gradients:
+    has_gradients = "average" in result._has_gradients
+    if empty and has_gradients:
         # Points without mass have averages, too: rows of the plan of equal weights.
-        assert not transpose
         problem, plan = _plan_of_sources(result, problem, result._float64_potentials()[0])
         mass = _marginals(problem, plan)[0][:, None]
     u = torch.where(mass > 0, u / mass, 0)
     by_v = product(plan.apply if transpose else plan.apply_transpose, u, result.shape[1 - side])
-    left, right = _of_deviations(u, average, v)
-    if not empty or not any(wanted) or "average" not in result._has_gradients:
-        left, right = (right, left) if transpose else (left, right)
-        found = _through_plan("average", result, wanted, left, right)
-    else:
-        found, direct = of_shares(result, wanted, problem, plan, left, right)
+    if not any(wanted) or not has_gradients:
+        found = _through_plan("average", result, wanted, u, v)
+    elif empty:
+        found, direct = of_shares(result, wanted, problem, plan, *_of_deviations(plan, mass, u, v))
         parts: Found = [direct.entries if wanted[0] else None]
         parts += direct.by_points() if wanted[1] or wanted[2] else [None, None]
         found[:3] = [v if v is None or part is None else v + part for v, part in zip(found, parts)]
+    else:
+        found = of_factors(result, wanted, *_of_deviations(plan, mass, u, v))
     return [*found, by_v.reshape(others[0].shape)]
 
 
-def of_hadamard(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool) -> Found:
+def of_hadamard(result: Any, wanted: Wanted, by: Any, others: Any, transpose: bool) -> Found:
     l, r, v = (_columns(w, by[0]) for w in others)
     own, far, u = (r, l, _columns(by[0])) if transpose else (l, r, _columns(by[0]))
     k, p = own.shape[1], v.shape[1]
@@ -106,7 +107,7 @@ def of_hadamard(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, tran
     return [*_through_plan("apply_hadamard", result, wanted, left, right), by_l, by_r, by_v]
 
 
-def of_gram(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool) -> Found:
+def of_gram(result: Any, wanted: Wanted, by: Any, others: Any, transpose: bool) -> Found:
     u, w, v = _columns(by[0]), _columns(others[0], by[0]), _columns(others[1], by[0])
     side = 1 if transpose else 0
     of_v, of_u = _multiply(result, side, torch.cat([v, u], 1)).chunk(2, 1)
@@ -116,19 +117,20 @@ def of_gram(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpos
     return [*_through_plan("apply_gram", result, wanted, left, right), (of_v * of_u)[:, 0], by_v[:, 0]]
 
 
-def of_transform(result: Any, wanted: Wanted, of: Any, by: Any, others: Any) -> Found:
+def of_transform(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
     """Of the average target of new points, which is an average of P' = plan of the new points."""
     problem, plan = _plan_at(result, others[0])
-    u = by[0].double() / _marginals(problem, plan)[0][:, None]
+    mass = _marginals(problem, plan)[0][:, None]
+    u = by[0].double() / mass
     y = torch.as_tensor(problem.y, device=u.device).double()
-    found, direct = of_shares(result, wanted, problem, plan, *_of_deviations(u, of[0].double(), y))
+    found, direct = of_shares(result, wanted, problem, plan, *_of_deviations(plan, mass, u, y))
     by_points, by_y = direct.by_points()
     if found[2] is not None:
         found[2] = found[2] + by_y + product(plan.apply_transpose, u, len(y))
     return [*found, by_points]
 
 
-def of_potential(result: Any, wanted: Wanted, of: Any, by: Any, others: Any) -> Found:
+def of_potential(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
     """f' keeps the sums over the rows of P': df'_i = -eps (P' 1)_i^-1 sum_j dP'_ij at fixed f'."""
     problem, plan = _plan_at(result, others[0])
     left = -result.reg * by[0].double()[:, None] / _marginals(problem, plan)[0][:, None]

@@ -20,10 +20,16 @@ from torch import Tensor
 
 from .. import _core
 from .._problem import Problem, at_the_end, warn
-from ._points import Dense, OfPlan, filled, weights_of, with_ones
+from ._points import Dense, OfPlan, filled, slope_of, weights_of, with_ones
 
-_UNSOLVED = 1e-3
-"""The relative residual above which a gradient is an error."""
+_UNIT = {"tf32": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
+"""The unit roundoff of the products."""
+TRUSTED = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-8}
+"""The relative residual above which a derivative has a warning."""
+_UNSOLVED = {"tf32": 1e-1, "float32": 1e-3, "float64": 1e-3}
+"""The relative residual above which a derivative is an error."""
+_LOST = 1e-3
+"""The relative rounding of a right side, or of a derivative, above which float32 does not do."""
 
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
@@ -32,17 +38,38 @@ SumsOf = Callable[[Problem, _core.Plan, int], Tensor]
 """dL/dlog a at fixed potentials, the sums over the rows of P o G, or for side 1 dL/dlog b, those over the columns."""
 
 
+class FallsShortError(Exception):
+    """The products of a plan in float32 have too few digits, and the precision of the solve was left to the library."""
+
+
+def require_solved(name: str, residual: float, size: float, steps: int, precision: str) -> None:
+    """RuntimeError, or a warning, where the linear system of a derivative has a large residual, relative to `size`."""
+    if not residual <= _UNSOLVED[precision] * size:
+        easier = "a larger reg" + ("" if precision == "float64" else ", or precision='float64',")
+        raise RuntimeError(
+            f"{name}: its linear system is not solved: the residual is {residual / size:.1e} of the right side after "
+            f"{steps} steps in {precision}; {easier} makes it easier"
+        )
+    if residual > TRUSTED[precision] * size:
+        warn(f"{name}: has an error: its linear system has the residual {residual / size:.1e}")
+
+
 class Response:
     """The derivatives of a function of the potentials by costs and weights. `size` is that of the terms whose sums by_f
-    and by_g are: a residual as small as their rounding is none."""
+    and by_g are: a residual as small as their rounding is none.
+
+    Where P nearly matches points one to one, or in groups, u and w are large and cancel in u_i + w_j. The rounding of
+    products with them then decides the residual, and derivatives in float32 raise FallsShortError.
+    """
 
     def __init__(self, result: Any, by_f: Tensor, by_g: Tensor, size: Tensor | float = 0.0) -> None:
-        self._result = result
+        self._problem = result._problem
         self._weights = weights_of(result._problem)
         self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
         plan, eps = result._plan, result.reg
+        precision = plan.report.precision
         # The rounding of the products bounds the residual.
-        tolerance, rounding = (1e-10, 1e-14) if result.report.precision == "float64" else (1e-5, 1e-6)
+        tolerance = 1e-10 if precision == "float64" else 1e-5
         report = plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
         marginals = [torch.empty_like(by) for by in (by_f, by_g)]
         plan.marginals(*marginals)
@@ -53,17 +80,22 @@ class Response:
             for diagonal, by, a, by_a in zip(diagonals, (by_f, by_g), self._weights, self.by_weights)
         )
         # The report has the residual of the system with one side eliminated, whose right side may be rounding alone.
-        product = torch.empty_like(by_g)[:, None]
-        plan.apply_transpose(self.u[:, None], product)
-        residual = (diagonals[1] * self.w + product[:, 0] - by_g * (diagonals[1] > 0)).norm() - rounding * size
-        norm = by_f.norm() + by_g.norm()
-        if not residual <= _UNSOLVED * norm:
-            raise RuntimeError(
-                f"gradient: its linear system is not solved: the residual is {residual / norm:.1e} of the right side "
-                f"after {report.iterations} steps; a larger reg, or precision='float64', makes it easier"
-            )
-        if residual > 100 * tolerance * norm:
-            warn(f"gradient: has an error: its linear system has the residual {residual / norm:.1e}")
+        of_w = product(plan.apply, self.w[:, None], plan.rows)[:, 0]
+        of_u = product(plan.apply_transpose, self.u[:, None], plan.columns)[:, 0]
+        terms = [diagonal * v for diagonal, v in zip(diagonals, (self.u, self.w))]
+        lacking = [
+            (by - term - of_other) * (diagonal > 0)
+            for by, term, of_other, diagonal in zip((by_f, by_g), terms, (of_w, of_u), diagonals)
+        ]
+        norm, of_terms, residual = (float(v.norm() + w.norm()) for v, w in ((by_f, by_g), terms, lacking))
+        # The products are those of a plan of rounded entries: the residual is known up to the rounding of the terms.
+        unit, size = _UNIT[precision], float(size)
+        residual += unit * of_terms
+        is_free = precision == "float32" and result._options.get("precision", "auto") == "auto"
+        if is_free and not (residual <= TRUSTED[precision] * norm and unit * size <= _LOST * norm):
+            raise FallsShortError
+        self._rounding = unit * of_terms if is_free else 0.0
+        require_solved("gradient", residual - 100 * unit * size, norm, report.iterations, precision)
 
     @property
     def factors(self) -> tuple[Tensor, Tensor]:
@@ -75,6 +107,11 @@ class Response:
         by_cost, by_x, by_y, *by_weights = wanted
         found: Found = [tilted.entries if by_cost else None]
         found += tilted.by_points() if by_x or by_y else [None, None]
+        slope = slope_of(self._problem)
+        for one, of_one, gradient in zip(wanted, (1.0, slope, slope), found):
+            # Where the terms of W cancel, their rounding may be all that is left.
+            if one and gradient is not None and not self._rounding * of_one <= _LOST * float(gradient.norm()):
+                raise FallsShortError
         for side, one in enumerate(by_weights):
             own = self.by_weights[side]
             found.append(None if not one else own if direct is None else own + direct(side))

@@ -27,9 +27,9 @@ from .._arrays import on_host
 from .._problem import Problem
 from ._operands import first_only
 from ._operator import under_transforms
-from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
+from ._points import Dense, OfPlan, cost_factors, cost_sums, dense, weights_of, with_ones
 from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
-from ._response import Found, Response, Wanted, by_weights, in_gauge
+from ._response import FallsShortError, Found, Response, Wanted, by_weights, in_gauge
 
 
 class _Attached(torch.autograd.Function):
@@ -39,19 +39,17 @@ class _Attached(torch.autograd.Function):
     ) -> Any:
         ctx.result, ctx.name, ctx.how = result, name, how
         of, given = tensors[:count], tensors[count:]
-        # Detached: a tensor that is an input and an output could not be changed in place.
-        found = tuple(v.detach() for v in of if v is not None)
         ctx.count = len(given)
-        ctx.save_for_backward(*given, *(found if name in _OF_THEIR_VALUES else ()))
-        return found
+        ctx.save_for_backward(*given)
+        # Detached: a tensor that is an input and an output could not be changed in place.
+        return tuple(v.detach() for v in of if v is not None)
 
     @staticmethod
     def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
         name = ctx.name
         if under_transforms() or any(is_legacy_batchedtensor(v) for v in by):
             raise NotImplementedError(f"{name}: has no derivatives under vmap; monge.torch.transport has")
-        saved = ctx.saved_tensors  # Once: under a checkpoint a second time is an error.
-        given, of = saved[: ctx.count], saved[ctx.count :]
+        given = ctx.saved_tensors  # Once: under a checkpoint a second time is an error.
         wanted = ctx.needs_input_grad[-ctx.count :]
         others = given[_FOLLOWED:]
         is_constant, by_problem = name in ctx.result._is_constant, wanted[:_FOLLOWED]
@@ -67,7 +65,11 @@ class _Attached(torch.autograd.Function):
                 found: Found = [None] * _FOLLOWED
             elif name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
                 arguments = (others, *ctx.how) if name in _OF_OTHERS else ()
-                found = (_DERIVATIVES | _OF_OTHERS)[name](ctx.result, by_problem, of, by, *arguments)
+                derive = (_DERIVATIVES | _OF_OTHERS)[name]
+                try:
+                    found = derive(ctx.result, by_problem, by, *arguments)
+                except FallsShortError:
+                    found = derive(ctx.result._in_float64, by_problem, by, *arguments)
             else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             if is_constant:
@@ -106,7 +108,7 @@ def together(name: str, parts: list[Any]) -> Any:
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
 
-def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
+def _of_value(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
     by_cost, by_x, by_y, *by_weights = wanted
     by_points, of_library = by_x or by_y, result._has_point_derivatives
     letters = "".join(letter for letter, one in zip("xyab", wanted[1:]) if one)
@@ -140,7 +142,7 @@ def _plan_of(result: Any) -> OfPlan | Dense:
     return Dense(result._problem, result._make_plan())
 
 
-def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
+def _of_potentials(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
     by_f, by_g = by[0].double(), by[1].double()
     masses = [torch.empty_like(v) for v in (by_f, by_g)]
     result._plan.marginals(*masses)
@@ -150,32 +152,33 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
     return response.found(wanted, OfPlan(result._problem, result._plan, *response.factors))
 
 
-def _of_plan(result: Any, wanted: Wanted, of: tuple[Tensor, ...], by: tuple[Tensor, ...]) -> Found:
-    return _of_entries(result, wanted, of[0], by[0], 0)
+def _of_plan(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
+    return _of_entries(result, wanted, by[0], 0)
 
 
-def _of_entries(result: Any, wanted: Wanted, plan: Tensor, by_plan: Tensor, direct: float) -> Found:
+def _of_entries(result: Any, wanted: Wanted, by_plan: Tensor, direct: float) -> Found:
     """`by_plan` is G, and W = P o (u + w + direct - G / eps)."""
 
     def weigh(plan: Tensor) -> Tensor:
         return torch.where(plan > 0, plan * by_plan, 0)  # An infinite cost has no mass.
 
     def sums_of(problem: Problem, plan: _core.Plan, side: int) -> Tensor:
-        return weigh(OfPlan.itself(problem, plan).entries).sum(1 - side, dtype=torch.float64)
+        return weigh(dense(problem, plan)).sum(1 - side, dtype=torch.float64)
 
+    plan = dense(result._problem, result._plan)
     weighted = weigh(plan)
     rows, columns = weighted.sum(1, dtype=torch.float64), weighted.sum(0, dtype=torch.float64)
-    response = Response(result, rows / result.reg, columns / result.reg)
+    size = weighted.abs().sum(1, dtype=torch.float64).norm()
+    response = Response(result, rows / result.reg, columns / result.reg, size / result.reg)
     tilt = (response.u + direct)[:, None] + response.w
     of_weights = by_weights(result, result._problem, result._plan, (rows, columns), sums_of)
     return response.found(wanted, Dense(result._problem, plan * tilt - weighted / result.reg), of_weights)
 
 
-def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
+def _of_value_linear(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
     problem = result._problem
     if problem.cost is not None:
-        plan = result._make_plan()
-        found = _of_entries(result, wanted, plan, problem.cost, 1)
+        found = _of_entries(result, wanted, problem.cost, 1)
     else:
         rows, columns = cost_sums(problem, result._plan)
         response = Response(result, rows / result.reg, columns / result.reg)
@@ -211,5 +214,3 @@ _OF_OTHERS: dict[str, Callable[..., Found]] = {
 }
 _OF_VALUES = ("apply", "average")
 """Linear maps, which have derivatives by their argument for any plan."""
-_OF_THEIR_VALUES = ("plan", "average", "transform")
-"""What has derivatives in which its values occur."""
