@@ -292,7 +292,10 @@ class CudaBackend final : public Backend {
     if (fresh.findings) clouds = download(*runtime_, fresh.findings->data(), fresh.findings->size());
     if (fresh.surveys) matrices = download(*runtime_, fresh.surveys->data(), fresh.surveys->size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
-      if (fresh.clouds[i]) fresh.clouds[i]->finish(std::get<PointCloud>(inputs[i].geometry), &clouds[2 * i]);
+      if (fresh.clouds[i]) {
+        fresh.clouds[i]->finish(std::get<PointCloud>(inputs[i].geometry), &clouds[2 * i]);
+        fresh.clouds[i]->keep_scores(inputs[i].options.cache_bytes);
+      }
       if (fresh.matrices[i]) fresh.matrices[i]->finish(matrices[i]);
     });
   }

@@ -91,7 +91,7 @@ PassArguments Costs::scores(Side rows) const {
   result.columns = side_[side_index(opposite(rows))].operand;
   if (form_ == ScoreForm::stored) result.stored = rows == Side::rows ? stored_ : stored_.flipped();
   result.p = p_;
-  result.factor = -factor_;
+  result.factor = form_ == ScoreForm::stored ? -1 : -factor_;
   return result;
 }
 
@@ -169,7 +169,7 @@ std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   FusedSweepPlan const plan = plan_fused_sweep(result.arguments.costs, runtime_->multiprocessors());
   if (plan.clusters == 0) return std::nullopt;
   result.plan = plan;
-  result.arguments.factor = -factor_;
+  result.arguments.factor = -1;
   result.arguments.side = side_index(result.lines);
   result.arguments.across_stride = padded_size(opposite(result.lines));
   result.arguments.clusters = plan.clusters;
@@ -183,7 +183,7 @@ std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
   result.lines = stored_.transposed ? Side::columns : Side::rows;
   RankShare const share = rows_of_rank(result.lines);
   result.arguments.costs = lines_of(stored_, share);
-  result.arguments.factor = -factor_;
+  result.arguments.factor = -1;
   result.arguments.line_stride = share.count;
   result.arguments.place_stride = padded_size(opposite(result.lines));
   result.arguments.plan = plan_fused_evaluation(result.arguments.costs, runtime_->multiprocessors());

@@ -160,7 +160,7 @@ class Costs {
   SharedRuntime runtime_;
   DataType scalar_ = DataType::float32;
   ScoreForm form_ = ScoreForm::products;
-  double factor_ = 1;
+  double factor_ = 1;   // Of scores that are computed; scores in memory are costs.
   double p_ = 2;        // ScoreForm::distances only.
   StoredCosts stored_;  // Of rows; ScoreForm::stored only.
   double bound_ = 0;

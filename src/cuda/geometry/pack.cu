@@ -75,6 +75,13 @@ void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& que
                {divided_up(arguments.count, kWordsPerBlock), kPackThreads}, arguments);
 }
 
+void order_logits(float* logits, std::int64_t size, cudaStream_t stream) {
+  std::int64_t const groups = size / 16;
+  unsigned const blocks = static_cast<unsigned>((groups - 1) / kPackThreads + 1);
+  order_logits_kernel<<<blocks, kPackThreads, 0, stream>>>(logits, groups);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
 void convert_matrix(StridedView const& from, int rows, int columns, double* out, int padded_rows, int stride,
                     cudaStream_t stream) {
   constexpr unsigned kBlocks = 1024;

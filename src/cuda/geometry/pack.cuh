@@ -249,6 +249,19 @@ __global__ void __launch_bounds__(kPackThreads) split_points_kernel(Source const
   if (lane == 0 && row < cloud.size) cloud.norm[row] = cloud.norm_factor * (square / scale / scale);
 }
 
+/// A thread takes 16 columns of a row; logit_position() stays within them.
+__global__ void __launch_bounds__(kPackThreads) order_logits_kernel(float* const logits, std::int64_t groups) {
+  std::int64_t const group = static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
+  if (group >= groups) return;
+  float4* const at = reinterpret_cast<float4*>(logits) + 4 * group;
+  float4 const read[4] = {at[0], at[1], at[2], at[3]};
+  // Vector q has columns 2 q, 2 q + 1, 2 q + 8 and 2 q + 9.
+  at[0] = make_float4(read[0].x, read[0].y, read[1].x, read[1].y);
+  at[1] = make_float4(read[2].x, read[2].y, read[3].x, read[3].y);
+  at[2] = make_float4(read[0].z, read[0].w, read[1].z, read[1].w);
+  at[3] = make_float4(read[2].z, read[2].w, read[3].z, read[3].w);
+}
+
 /// Changes lean and constant for a new centre of the other side.
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments const arguments) {

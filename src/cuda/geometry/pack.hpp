@@ -95,6 +95,9 @@ struct CopyArguments {
 };
 void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& queue);
 
+/// Puts `size` logits that Pass::logits left into the order of columns, in place.
+void order_logits(float* logits, std::int64_t size, cudaStream_t stream);
+
 /// Converts a caller's matrix to float64, with zeros up to padded_rows x stride.
 void convert_matrix(StridedView const& from, int rows, int columns, double* out, int padded_rows, int stride,
                     cudaStream_t stream);

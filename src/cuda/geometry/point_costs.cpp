@@ -1,5 +1,6 @@
 #include "cuda/geometry/point_costs.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -18,6 +19,9 @@ namespace {
 
 /// Up to this dimension scores are exact differences, above it inner products.
 constexpr int kLargestDifferenceDimension = 8;
+
+/// Scores with labels are kept from so many features on. Fewer are multiplied in the time of reading a score.
+constexpr int kLeastFeatures = 33;
 
 ScoreForm form_for(PointCost const& cost) {
   if (cost.is_distance()) return ScoreForm::distances;
@@ -233,6 +237,31 @@ void PointCosts::set_sides(double constant) {
                        is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max());
 }
 
+void PointCosts::keep_scores(double cache_bytes) {
+  cache_bytes_ = cache_bytes;
+  std::int64_t const n = padded_size(Side::rows), m = padded_size(Side::columns), size = n * m;
+  if (!cost_.labels || scalar_ != DataType::float32 || cost_.features() < kLeastFeatures ||
+      static_cast<double>(size) * sizeof(float) > cache_bytes)
+    return;
+  cudaStream_t const stream = runtime_->stream();
+  kept_scores_ = DeviceArray<float>(runtime_, size);
+  DeviceArray<float> const largest(runtime_, size / kLogitGroup), zeros(runtime_, std::max(n, m));
+  MONGE_CUDA_TRY(cudaMemsetAsync(zeros.data(), 0, static_cast<std::size_t>(zeros.bytes()), stream));
+  Launch pass = launch(Side::rows, 0, padded_size(Side::rows), Pass::logits);
+  pass.arguments.factor *= -1;  // Costs, not logits.
+  pass.arguments.logits = pass.arguments.factors = pass.arguments.references = zeros.data();
+  pass.arguments.entries = {scalar_, m, kept_scores_.data(), largest.data()};
+  launch_pass(pass.plan, pass.arguments, stream);
+  order_logits(kept_scores_.data(), size, stream);
+  form_ = ScoreForm::stored;
+  stored_ = {.data = kept_scores_.data(),
+             .scalar = scalar_,
+             .stride = m,
+             .aligned = true,
+             .rows = this->size(Side::rows),
+             .columns = this->size(Side::columns)};
+}
+
 PointValues PointCosts::points(Side side) const {
   if (undirected_) return undirected_->points(side);
   Cloud const& cloud = *clouds_[side_index(side)];
@@ -274,6 +303,7 @@ std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, Point
   CloudFindings found[2];
   download(*runtime_, result->clouds_[0]->survey->findings, found, sizeof found);
   result->finish(clouds, found);
+  result->keep_scores(cache_bytes_);
   return result;
 }
 

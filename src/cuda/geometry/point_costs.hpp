@@ -21,6 +21,9 @@ class PointCosts final : public Costs {
              FindingsMemory const& findings, std::int64_t first, Queue const& queue);
   /// Takes the findings of x and y from the host. Throws if a coordinate is not finite.
   void finish(PointCloud const& clouds, CloudFindings const* found);
+  /// After finish(): keeps the float32 scores of points with labels, if they take at most `cache_bytes`. Passes then
+  /// read them instead of multiplying a feature for each class.
+  void keep_scores(double cache_bytes);
 
   PointValues points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
@@ -89,6 +92,8 @@ class PointCosts final : public Costs {
   std::shared_ptr<Shift> shifts_[2];
   /// Costs on the points themselves; for the cosine only, whose features are directions.
   std::shared_ptr<Costs const> undirected_;
+  double cache_bytes_ = 0;
+  DeviceArray<float> kept_scores_;  // [padded rows][padded columns]; may be empty.
 };
 
 }  // namespace monge::cuda
