@@ -163,7 +163,7 @@ int main(int count, char** arguments) {
   for (Measurement const& measurement : measurements) {
     MONGE_CUDA_TRY(cudaSetDevice(0));
     Times const alone = measurement.run(Context::cuda(), {DeviceType::cuda, 0}, repetitions);
-    oracle::Meeting meeting(devices, std::chrono::seconds(60));
+    oracle::Meeting meeting(devices, 60);
     auto const outcomes = oracle::on_ranks(devices, [&](int rank) {
       MONGE_CUDA_TRY(cudaSetDevice(rank));
       Context const context = Context::distributed(meeting.communicator(rank), CudaOptions{.index = rank});

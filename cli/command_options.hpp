@@ -53,9 +53,16 @@ CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value
 
 inline void add_run_options(CLI::App& command, RunArguments& run) {
   add_option(command, Field{"threads", at_least(0), "threads on the CPU; 0 is all cores"}, run.threads);
-  command.add_option("--device", run.device, "where to run: auto, cpu, cuda or cuda:0; auto takes a GPU if it can")
+  command
+      .add_option(
+          "--device", run.device,
+          "where to run: auto, cpu, cuda or cuda:0; auto takes a GPU if it can; cuda:0,1 and cuda:all take several")
       ->type_name("VALUE")
       ->default_str(run.device);
+  add_option(command,
+             Field{"rank_limit", Bounds{.least = 0, .most = 1e6, .most_open = false},
+                   "seconds that several ranks wait for each other"},
+             run.rank_limit);
   command.add_flag("--json", run.json, "print the report as JSON instead of the summary");
   command.add_flag("--quiet", run.quiet, "print no summary and no progress");
 }

@@ -12,9 +12,10 @@ struct DeviceChoice {
   std::string reason;  ///< For "auto": why it is this device; the number of ranks; or empty.
 };
 
-/// `text` is auto, cpu, cuda (the first device) or cuda:N. `threads` is for the CPU; 0 takes all cores. With several
-/// ranks it is the CPUs of all, `threads` each. Throws Error.
-DeviceChoice choose_device(std::string const& text, int threads);
+/// `text` is auto, cpu, cuda (the first device) or cuda:N; or cuda:all or a list of devices, which starts a rank for
+/// each. `threads` is for the CPU; 0 takes all cores. With several
+/// ranks it is the CPUs of all, `threads` each, and `rank_limit` their Communicator::limit. Throws Error.
+DeviceChoice choose_device(std::string const& text, int threads, double rank_limit);
 
 /// "cpu: AVX3, 2 threads (auto: no CUDA device)", for summaries.
 std::string device_text(DeviceChoice const& choice);

@@ -1,26 +1,34 @@
 #include "ranks.hpp"
 
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
 #include "exit_code.hpp"
 #ifdef MONGE_HAVE_MPI
-#include <unistd.h>
-
 #include <monge/mpi.hpp>
 #endif
 
 namespace monge::cli {
 namespace {
 
-int rank = 0;
-[[maybe_unused]] int size = 1;  // Without MPI nothing asks for it.
+int rank = 0, size = 1;
 std::FILE* errors = stderr;
+std::optional<Communicator> of_this_machine;  // Of ranks that this program has started.
+std::vector<pid_t> started;                   // Those of rank 0.
 
 /// From the environment that Open MPI and MPICH give to their processes.
 int started_processes() {
@@ -28,6 +36,16 @@ int started_processes() {
     if (char const* const value = std::getenv(name)) return std::atoi(value);
   }
   return 1;
+}
+
+/// Ranks other than 0 print nothing but errors.
+void silence() {
+  if (rank == 0) return;
+  errors = fdopen(dup(STDERR_FILENO), "w");
+  for (std::FILE* const stream : {stdout, stderr}) {
+    if (std::freopen("/dev/null", "w", stream) == nullptr)
+      throw Error(ErrorCode::input_output, "/dev/null: cannot be opened; must be there for ranks other than 0");
+  }
 }
 
 }  // namespace
@@ -39,25 +57,49 @@ void begin_ranks() {
   MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  if (rank == 0) return;
-  errors = fdopen(dup(STDERR_FILENO), "w");
-  for (std::FILE* const stream : {stdout, stderr}) {
-    if (std::freopen("/dev/null", "w", stream) == nullptr)
-      throw Error(ErrorCode::input_output, "/dev/null: cannot be opened; must be there for ranks other than 0");
-  }
+  silence();
 #else
   throw Error(ErrorCode::unsupported,
               "ranks: mpirun started more than one process; this build has no MPI (configure with MONGE_MPI=ON)");
 #endif
 }
 
+bool under_mpirun() {
+  return size > 1 && !of_this_machine;
+}
+
+void start_ranks(int count, double limit) {
+  std::vector<Communicator> communicators = local_communicators(count, limit);
+  std::fflush(nullptr);  // A copy of this process would print it again.
+  size = count;
+  for (int other = 1; other < count && rank == 0; ++other) {
+    pid_t const process = fork();
+    if (process < 0)
+      throw Error(ErrorCode::device_failure, fmt::format("ranks: a process cannot be made: {}", std::strerror(errno)));
+    if (process > 0) {
+      started.push_back(process);
+    } else {
+      rank = other;
+      started.clear();
+      prctl(PR_SET_PDEATHSIG, SIGKILL);  // It ends with rank 0, also when it is stopped.
+    }
+  }
+  of_this_machine = std::move(communicators[static_cast<std::size_t>(rank)]);
+  silence();
+}
+
+int this_rank() {
+  return rank;
+}
+
 bool is_first_rank() {
   return rank == 0;
 }
 
-std::optional<Communicator> communicator() {
+std::optional<Communicator> communicator([[maybe_unused]] double limit) {
+  if (of_this_machine) return of_this_machine;
 #ifdef MONGE_HAVE_MPI
-  if (size > 1) return mpi_communicator(MPI_COMM_WORLD);
+  if (size > 1) return mpi_communicator(MPI_COMM_WORLD, limit);
 #endif
   return std::nullopt;
 }
@@ -65,7 +107,7 @@ std::optional<Communicator> communicator() {
 LocalRank local_rank() {
   LocalRank local;
 #ifdef MONGE_HAVE_MPI
-  if (size == 1) return local;
+  if (!under_mpirun()) return local;
   MPI_Comm machine = MPI_COMM_NULL;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &machine);
   MPI_Comm_rank(machine, &local.rank);
@@ -76,8 +118,9 @@ LocalRank local_rank() {
 }
 
 void end_ranks() {
+  for (pid_t const process : started) waitpid(process, nullptr, 0);
 #ifdef MONGE_HAVE_MPI
-  if (size > 1) MPI_Finalize();
+  if (under_mpirun()) MPI_Finalize();
 #endif
 }
 
@@ -87,7 +130,7 @@ void print_error(std::string const& line) {
   fmt::print(errors, "monge: error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", line);
   std::fflush(errors);
 #ifdef MONGE_HAVE_MPI
-  if (size > 1) MPI_Abort(MPI_COMM_WORLD, kFailed);  // Others may wait for this rank.
+  if (under_mpirun()) MPI_Abort(MPI_COMM_WORLD, kFailed);  // Others may wait for this rank.
 #endif
 }
 

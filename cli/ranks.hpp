@@ -1,4 +1,4 @@
-// The processes that mpirun has started, if any.
+// The processes that share the work, if there are several: mpirun has started them, or this program does.
 #pragma once
 #include <optional>
 #include <string>
@@ -10,16 +10,23 @@ namespace monge::cli {
 /// Begins MPI where mpirun has started more than one process. Ranks other than 0 print nothing from here on, and
 /// ResultFolder writes nothing there. Throws unsupported in a build without MPI.
 void begin_ranks();
+/// Makes this process rank 0 of `count` ranks; each of the others, which return too, is a process of its own. Comes
+/// before threads and before the first use of CUDA. Not under mpirun.
+void start_ranks(int count, double limit);
+/// Whether mpirun has started several ranks.
+bool under_mpirun();
+/// The rank of this process.
+int this_rank();
 /// Whether this process prints and writes.
 bool is_first_rank();
-/// None for one process.
-std::optional<Communicator> communicator();
+/// None for one process. `limit`: Communicator::limit.
+std::optional<Communicator> communicator(double limit);
 /// The rank of this process among the processes of its machine, and the number of these processes.
 struct LocalRank {
   int rank = 0, size = 1;
 };
 LocalRank local_rank();
-/// Ends MPI after the work.
+/// After the work.
 void end_ranks();
 /// Prints the line of an error, with the number of the rank if there are several, which it then ends.
 void print_error(std::string const& line);

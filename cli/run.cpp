@@ -11,7 +11,7 @@ namespace monge::cli {
 
 DeviceChoice begin_run(Run& run, RunArguments const& arguments) {
   leave_on_interrupt();
-  DeviceChoice const device = choose_device(arguments.device, arguments.threads);
+  DeviceChoice const device = choose_device(arguments.device, arguments.threads, arguments.rank_limit);
   run.arguments = arguments;
   run.device = device.info;
   return device;

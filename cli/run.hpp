@@ -18,6 +18,7 @@ namespace monge::cli {
 struct RunArguments {
   std::string device = "auto";
   int threads = 0;
+  double rank_limit = kRankLimit;
   bool json = false, quiet = false;
 };
 

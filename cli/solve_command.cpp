@@ -239,7 +239,7 @@ int solve_files(Arguments arguments) {
   ResultFolder const folder(arguments.out);
   Checkpoints checkpoints(arguments.checkpoint);
   leave_on_interrupt();
-  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
+  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads, arguments.run.rank_limit);
   ProgressLine progress(!arguments.run.quiet);
   progress.show("reading");
   Problem problem = read_problem(arguments, device);
@@ -318,7 +318,7 @@ int solve_folder(Arguments const& arguments) {
   }
   Checkpoints checkpoints(arguments.checkpoint, names);
   leave_on_interrupt();
-  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
+  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads, arguments.run.rank_limit);
   ProgressLine progress(!arguments.run.quiet);
   progress.show("reading");
   std::vector<Problem> problems;

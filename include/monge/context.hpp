@@ -33,6 +33,9 @@ struct CudaOptions {
   DeviceAllocator allocator = {};  ///< For all device memory of the context; by default the context has its own pool.
 };
 
+/// The usual limit of a Communicator, in seconds.
+inline constexpr double kRankLimit = 60;
+
 /// Processes that work together, the ranks: this one is `rank` of `size`. mpi.hpp makes one of an MPI communicator.
 struct Communicator {
   int rank = 0;
@@ -40,9 +43,18 @@ struct Communicator {
   /// Sends the bytes_of[rank] bytes at `mine` to all ranks. On return `all` has the bytes of all ranks, in the order of
   /// the ranks. All ranks call the function equally often, with equal bytes_of, on the threads that use the context.
   /// Exceptions of the function reach the caller of the library and leave the context unusable. The function should
-  /// throw if some rank has not called it within a time limit.
+  /// throw if some rank has not called it within `limit` seconds.
   std::function<void(void const* mine, void* all, std::span<std::size_t const> bytes_of)> all_gather = {};
+  /// Seconds, > 0 and <= 1e6, that a rank waits for the others in a message. It must exceed the time by which ranks
+  /// differ in their work between messages, and between calls. The library keeps to it where it sends messages by NCCL.
+  double limit = kRankLimit;
 };
+
+/// The communicators of `size` ranks on this machine, in order: ranks are threads, or processes that fork() makes after
+/// this call. A rank uses its own and destroys its copies of the others. Messages go through sockets to rank 0 and
+/// back. A rank that has ended, or destroyed its communicator, ends the call of the others at once. Throws
+/// device_failure where the system has no sockets left.
+std::vector<Communicator> local_communicators(int size, double limit = kRankLimit);
 
 class Context {
  public:

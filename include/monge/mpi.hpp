@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <span>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -26,6 +26,11 @@ class MpiGather {
     MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN);
     MPI_Comm_rank(communicator_, &rank_);
     MPI_Comm_size(communicator_, &size_);
+    auto const ranks = static_cast<std::size_t>(size_);
+    buffers_ = std::make_unique<Buffers>();
+    *buffers_ = {std::unique_ptr<std::byte[]>(new std::byte[kPieceBytes / ranks]),
+                 std::unique_ptr<std::byte[]>(new std::byte[kPieceBytes]), std::vector<int>(ranks),
+                 std::vector<int>(ranks)};
   }
   MpiGather(MpiGather const&) = delete;
   MpiGather& operator=(MpiGather const&) = delete;
@@ -39,27 +44,20 @@ class MpiGather {
   int size() const { return size_; }
 
   void operator()(void const* mine, void* all, std::span<std::size_t const> bytes_of) {
-    // Counts and places are of type int in MPI 3, so large messages go in parts.
-    std::size_t const most = (std::size_t{1} << 30) / static_cast<std::size_t>(size_);
+    std::size_t const most = kPieceBytes / static_cast<std::size_t>(size_);
     std::size_t const largest = *std::max_element(bytes_of.begin(), bytes_of.end());
     for (std::size_t begin = 0; begin < largest; begin += most) {
       auto const part = [&](std::size_t bytes) { return std::min(most, bytes - std::min(bytes, begin)); };
       auto& [sent, received, count, place] = *buffers_;
-      count.assign(bytes_of.size(), 0);
-      place.assign(bytes_of.size(), 0);
       for (std::size_t r = 0; r < bytes_of.size(); ++r) {
         count[r] = static_cast<int>(part(bytes_of[r]));
         if (r > 0) place[r] = place[r - 1] + count[r - 1];
       }
-      sent.resize(std::max(sent.size(), part(bytes_of[static_cast<std::size_t>(rank_)])));
-      received.resize(std::max(received.size(), static_cast<std::size_t>(place.back() + count.back())));
-      std::byte const* const from = static_cast<std::byte const*>(mine) + begin;
-      std::copy_n(from, count[static_cast<std::size_t>(rank_)], sent.begin());
+      std::copy_n(static_cast<std::byte const*>(mine) + begin, count[static_cast<std::size_t>(rank_)], sent.get());
       gather();
       std::byte* to = static_cast<std::byte*>(all);
-      for (std::size_t r = 0; r < bytes_of.size(); to += bytes_of[r++]) {
-        if (count[r] > 0) std::memcpy(to + begin, received.data() + place[r], static_cast<std::size_t>(count[r]));
-      }
+      for (std::size_t r = 0; r < bytes_of.size(); to += bytes_of[r++])
+        std::copy_n(received.get() + place[r], count[r], to + std::min(bytes_of[r], begin));
     }
   }
 
@@ -75,7 +73,7 @@ class MpiGather {
   void gather() {
     auto& [sent, received, count, place] = *buffers_;
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallgatherv(sent.data(), count[static_cast<std::size_t>(rank_)], MPI_BYTE, received.data(), count.data(),
+    check(MPI_Iallgatherv(sent.get(), count[static_cast<std::size_t>(rank_)], MPI_BYTE, received.get(), count.data(),
                           place.data(), MPI_BYTE, communicator_, &request),
           "MPI_Iallgatherv");
     using Clock = std::chrono::steady_clock;
@@ -90,33 +88,37 @@ class MpiGather {
     // MPI cannot cancel a collective: its memory and its communicator stay until the process ends.
     static_cast<void>(buffers_.release());
     abandoned_ = true;
-    throw Error(ErrorCode::device_failure, "ranks: not all of the " + std::to_string(size_) + " ranks came within " +
-                                               std::to_string(limit_) + " s; rank " + std::to_string(rank_) +
-                                               " waits no longer");
+    std::ostringstream message;
+    message << "ranks: not all of the " << size_ << " ranks came within " << limit_ << " s (limit); rank " << rank_
+            << " waits no longer";
+    throw Error(ErrorCode::device_failure, message.str());
   }
 
   MPI_Comm communicator_ = MPI_COMM_NULL;
   double limit_;
   int rank_ = 0, size_ = 1;
   bool abandoned_ = false;
+  /// Longer messages go in pieces: counts and places are of type int in MPI 3.
+  static constexpr std::size_t kPieceBytes = std::size_t{1} << 26;
+  /// All memory of messages, so that no rank runs out of it within one.
   struct Buffers {
-    std::vector<std::byte> sent, received;
+    std::unique_ptr<std::byte[]> sent, received;
     std::vector<int> count, place;
   };
-  std::unique_ptr<Buffers> buffers_ = std::make_unique<Buffers>();
+  std::unique_ptr<Buffers> buffers_;
 };
 
 }  // namespace detail
 
 /// The ranks of an MPI communicator, for Context::distributed(). All its ranks call it. MPI must be initialised, with
 /// MPI_THREAD_FUNNELED or more where threads work, and stay so while a context uses the result. A message that not all
-/// ranks have reached after `limit` seconds throws device_failure: the limit must exceed the time by which ranks may
-/// differ in their work between messages.
-inline Communicator mpi_communicator(MPI_Comm communicator, double limit = 300) {
+/// ranks have reached after `limit` seconds throws device_failure: see Communicator::limit.
+inline Communicator mpi_communicator(MPI_Comm communicator, double limit = kRankLimit) {
   auto const gather = std::make_shared<detail::MpiGather>(communicator, limit);
-  return {gather->rank(), gather->size(), [gather](void const* mine, void* all, std::span<std::size_t const> bytes_of) {
-            (*gather)(mine, all, bytes_of);
-          }};
+  return {
+      gather->rank(), gather->size(),
+      [gather](void const* mine, void* all, std::span<std::size_t const> bytes_of) { (*gather)(mine, all, bytes_of); },
+      limit};
 }
 
 }  // namespace monge

@@ -44,7 +44,7 @@ from ._core import (
     devices,
 )
 from ._core import version as _version
-from ._distributed import distributed
+from ._distributed import distributed, on_devices
 from ._divergence import (
     DivergenceResult,
     c_transform,
@@ -118,6 +118,7 @@ __all__ = [
     "empirical_sinkhorn_divergence",
     "linear_sum_assignment",
     "mhc_mapping",
+    "on_devices",
     "partial_wasserstein",
     "partial_wasserstein2",
     "plan_of",

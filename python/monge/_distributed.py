@@ -1,9 +1,11 @@
 """Several processes that share the work: see docs/scale.md."""
 
 import contextlib
+import functools
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _core
 from ._arrays import asked_device, cuda_place
@@ -11,7 +13,7 @@ from ._shared import Shared, shared
 
 
 @contextlib.contextmanager
-def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0, device: Any = "cpu") -> Iterator[None]:
+def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, device: Any = "cpu") -> Iterator[None]:
     """Within it the processes of `group`, the ranks, share the work of every call on the CPU, or on a GPU each.
 
     Every rank makes the same calls with the same arguments and gets the same results, with equal bits. A rank that has
@@ -28,15 +30,16 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0, dev
             for its default group; or an object with `rank`, `size` and `all_gather(mine, every, sizes)`, which writes
             the bytes of all ranks, `sizes` of them, into the memoryview `every`.
         n_threads: Threads of each rank on the CPU; 0: all cores that it may use.
-        limit: Seconds after which mpi4py's messages that not all ranks have reached raise. A process group has a limit
-            of its own.
+        limit: Seconds, > 0 and <= 1e6, that a rank waits for the others before it raises: it must exceed the time by
+            which ranks differ in their work between calls. An object of one's own keeps a limit of its own.
         device: "cpu", or the rank's "cuda:0", "cuda:1", ...; "cuda" is PyTorch's current device if PyTorch uses CUDA,
             otherwise "cuda:0". Arrays lie there or in host memory. Work goes to PyTorch's current stream if PyTorch uses
             CUDA; calls of another stream are refused.
 
     Raises:
         ValueError: Ranks differ in n_threads, in the kind of device, or in the version or the instruction set of the
-            library.
+            library; or `limit` is out of range.
+        RuntimeError: A rank does not come within `limit` seconds, or has ended. Make a new session then.
         NotImplementedError: This build has no CUDA, or the machine no such device.
     """
     index = asked_device(device, None)
@@ -44,12 +47,71 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 300.0, dev
     if index is not None:
         index, stream, allocate, release = cuda_place(None if str(device) == "cuda" else index)
     rank, size, all_gather = _communicator(group, limit)
-    session = _core.distributed_session(rank, size, all_gather, n_threads, index, stream, allocate, release)
+    session = _core.distributed_session(rank, size, all_gather, limit, n_threads, index, stream, allocate, release)
     token = shared.set(Shared(session, index, stream, rank))
     try:
         yield
     finally:
         shared.reset(token)
+
+
+T = TypeVar("T")
+
+
+def on_devices(
+    work: Callable[[str], T], devices: str | Sequence[str] = "cuda:all", n_threads: int = 1, limit: float = 60.0
+) -> T:
+    """work(device) on several devices of this process, which share the work of every call: a thread and a rank each.
+
+    Each thread runs `work` within `distributed`, which says what ranks must keep to. Results of the library belong to
+    their rank: take from them within `work` all that is to be computed.
+
+    >>> f = monge.on_devices(                                           # doctest: +SKIP
+    ...     lambda device: monge.solve_sample(x.to(device), y.to(device), reg=0.5).potential_a
+    ... )
+
+    Args:
+        work: A function of a device, such as "cuda:1". Arrays that it gives to the library lie there or in host memory.
+        devices: "cuda:all"; or devices, one a rank, as a list or separated by commas: "cuda:0,cuda:1".
+        n_threads: Threads of each rank on the CPU; 0: all cores.
+        limit: Seconds, > 0 and <= 1e6, that a rank waits for the others before it raises.
+
+    Returns:
+        What `work` returns on the first device.
+
+    Raises:
+        Exception: That of the first device that raises, in the order of time; the others then end their calls.
+        ValueError: `devices` names no device, or `limit` is out of range.
+        NotImplementedError: This build has no CUDA, or the machine no such device.
+    """
+    names = [name.strip() for name in devices.split(",")] if isinstance(devices, str) else list(devices)
+    if names == ["cuda:all"]:
+        names = [info.device for info in _core.devices() if info.device != "cpu"]
+        if not names:
+            raise NotImplementedError(f"devices: is 'cuda:all'; {_core.cuda_unavailable_reason()}")
+    if not names:
+        raise ValueError("devices: is empty; must name at least one device")
+    ranks = _core.local_communicators(len(names), limit)
+    results: dict[int, T] = {}
+    errors: list[BaseException] = []
+
+    def run(rank: int) -> None:
+        try:
+            with distributed(ranks[rank], n_threads, limit, names[rank]):
+                results[rank] = work(names[rank])
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ranks[rank].close()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(names))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
 
 
 Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
@@ -60,7 +122,7 @@ def _communicator(group: Any, limit: float) -> tuple[int, int, Gather]:
         return group.rank, group.size, group.all_gather
     if hasattr(group, "Iallgatherv"):
         return group.Get_rank(), group.Get_size(), _mpi_gather(group.Dup(), limit)
-    return _torch_communicator(group)
+    return _torch_communicator(group, limit)
 
 
 def _places(sizes: Sequence[int]) -> list[int]:
@@ -73,30 +135,45 @@ def _places(sizes: Sequence[int]) -> list[int]:
 _abandoned: list[Any] = []
 
 
+def _wait(done: Callable[[], bool], memory: Any, size: int, limit: float) -> None:
+    """Until a collective operation is done. It cannot be cancelled, so its memory stays after an error."""
+    start = time.monotonic()
+    while not done():
+        waited = time.monotonic() - start
+        if waited > limit:
+            _abandoned.append(memory)
+            raise RuntimeError(f"ranks: not all of the {size} ranks came within {limit:g} s (limit)")
+        if waited > 1e-2:
+            time.sleep(1e-4)
+
+
 def _mpi_gather(communicator: Any, limit: float) -> Gather:
     from mpi4py import MPI
 
     def gather(mine: memoryview, every: memoryview, sizes: Sequence[int]) -> None:
         sent, received = bytearray(mine), bytearray(len(every))
         request = communicator.Iallgatherv([sent, MPI.BYTE], [received, sizes, _places(sizes)[:-1], MPI.BYTE])
-        start = time.monotonic()
-        while not request.Test():
-            waited = time.monotonic() - start
-            if waited > limit:
-                _abandoned.append((request, sent, received))  # MPI cannot cancel it, so its memory must stay.
-                raise RuntimeError(f"ranks: not all of the {len(sizes)} ranks came within {limit} s")
-            if waited > 1e-2:
-                time.sleep(1e-4)
+        _wait(request.Test, (request, sent, received), len(sizes), limit)
         every[:] = received
 
     return gather
 
 
-def _torch_communicator(group: Any) -> tuple[int, int, Gather]:
+@functools.cache
+def _gloo_group(group: Any) -> Any:
+    """The group, or one of its processes whose messages are between hosts, so that a wait can end."""
+    from torch import distributed as dist
+
+    if dist.get_backend(group) != "nccl":
+        return group
+    return dist.new_group(dist.get_process_group_ranks(group), backend="gloo", use_local_synchronization=True)
+
+
+def _torch_communicator(group: Any, limit: float) -> tuple[int, int, Gather]:
     import torch
     from torch import distributed as dist
 
-    device = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
+    host_group = _gloo_group(dist.group.WORLD if group is None else group)
 
     def gather(mine: memoryview, every: memoryview, sizes: Sequence[int]) -> None:
         most = max(sizes)
@@ -105,9 +182,14 @@ def _torch_communicator(group: Any) -> tuple[int, int, Gather]:
         own = torch.zeros(most, dtype=torch.uint8)
         if len(mine) > 0:
             own[: len(mine)] = torch.frombuffer(bytearray(mine), dtype=torch.uint8)
-        found = [torch.empty(most, dtype=torch.uint8, device=device) for _ in sizes]
-        dist.all_gather(found, own.to(device), group=group)
+        found = [torch.empty(most, dtype=torch.uint8) for _ in sizes]
+        work = dist.all_gather(found, own, group=host_group, async_op=True)
+        _wait(work.is_completed, (work, own, found), len(sizes), limit)
+        try:
+            work.wait()
+        except RuntimeError as error:
+            raise RuntimeError(f"ranks: a message failed, as when a rank has ended: {error}") from error
         for place, size, part in zip(_places(sizes), sizes, found, strict=False):
-            every[place : place + size] = part.cpu().numpy()[:size].tobytes()
+            every[place : place + size] = part.numpy()[:size].tobytes()
 
     return dist.get_rank(group), dist.get_world_size(group), gather

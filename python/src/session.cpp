@@ -91,15 +91,52 @@ class PythonGather {
   nb::object gather_;
 };
 
+/// The memory of a Python object.
+class Buffer {
+ public:
+  Buffer(nb::handle object, int access) {
+    if (PyObject_GetBuffer(object.ptr(), &view_, access) != 0) throw nb::python_error();
+  }
+  ~Buffer() { PyBuffer_Release(&view_); }
+  Buffer(Buffer const&) = delete;
+  void* data() const { return view_.buf; }
+
+ private:
+  Py_buffer view_{};
+};
+
+/// The communicator of a rank that is a thread of Python, with the methods that PythonGather calls.
+class LocalCommunicator {
+ public:
+  explicit LocalCommunicator(Communicator communicator) : communicator_(std::move(communicator)) {}
+  int rank() const { return communicator_.rank; }
+  int size() const { return communicator_.size; }
+  void all_gather(nb::handle mine, nb::handle every, std::vector<std::size_t> const& sizes) const {
+    Buffer const from(mine, PyBUF_SIMPLE), to(every, PyBUF_WRITABLE);
+    nb::gil_scoped_release const released;
+    communicator_.all_gather(from.data(), to.data(), sizes);
+  }
+  /// The other ranks learn that this one has ended.
+  void close() {
+    communicator_.all_gather = [](void const*, void*, std::span<std::size_t const>) {
+      throw Error(ErrorCode::device_failure, "ranks: this rank has ended");
+    };
+  }
+
+ private:
+  Communicator communicator_;
+};
+
 /// On the CPU without `index`.
-std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_gather, int threads,
+std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_gather, double limit, int threads,
                                              std::optional<int> index, std::uintptr_t stream, nb::object allocate,
                                              nb::object release) {
   auto const gather = std::make_shared<PythonGather>(std::move(all_gather));
   Communicator communicator{rank, size,
                             [gather, rank](void const* mine, void* all, std::span<std::size_t const> bytes_of) {
                               (*gather)(rank, mine, all, bytes_of);
-                            }};
+                            },
+                            limit};
   CudaOptions options{.index = index.value_or(0), .stream = reinterpret_cast<void*>(stream)};
   if (index) options.allocator = allocator_of(std::move(allocate), std::move(release));
   nb::gil_scoped_release const released;  // It waits for the other ranks.
@@ -115,8 +152,21 @@ void bind_session(nb::module_& module) {
   module.def(
       "cpu_session", [](int threads) { return std::make_shared<Session>(Context::cpu(threads)); }, nb::arg("threads"));
   module.def("distributed_session", &distributed_session, nb::arg("rank"), nb::arg("size"), nb::arg("all_gather"),
-             nb::arg("threads"), nb::arg("index").none() = nb::none(), nb::arg("stream") = 0,
+             nb::arg("limit"), nb::arg("threads"), nb::arg("index").none() = nb::none(), nb::arg("stream") = 0,
              nb::arg("allocate") = nb::none(), nb::arg("release") = nb::none());
+  nb::class_<LocalCommunicator>(module, "LocalCommunicator", "The communicator of a rank that is a thread.")
+      .def_prop_ro("rank", &LocalCommunicator::rank)
+      .def_prop_ro("size", &LocalCommunicator::size)
+      .def("all_gather", &LocalCommunicator::all_gather, nb::arg("mine"), nb::arg("every"), nb::arg("sizes"))
+      .def("close", &LocalCommunicator::close);
+  module.def(
+      "local_communicators",
+      [](int size, double limit) {
+        std::vector<LocalCommunicator> ranks;
+        for (Communicator& communicator : local_communicators(size, limit)) ranks.emplace_back(std::move(communicator));
+        return ranks;
+      },
+      nb::arg("size"), nb::arg("limit"));
   module.def(
       "cuda_session",
       [](int index, std::uintptr_t stream, nb::object allocate, nb::object release) {

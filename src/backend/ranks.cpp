@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <new>
+#include <numeric>
 
 #include "core/require.hpp"
 
@@ -113,16 +114,22 @@ Ranks::Ranks(Communicator communicator) : communicator_(std::move(communicator))
   require(size() >= 1, "communicator: has size {}; must be >= 1", size());
   require(rank() >= 0 && rank() < size(), "communicator: has rank {}; must be in [0, {})", rank(), size());
   require(static_cast<bool>(communicator_.all_gather), "communicator: has no all_gather; must have one");
+  require(communicator_.limit > 0 && communicator_.limit <= 1e6,
+          "communicator: has limit {}; must be > 0 and <= 1e6 seconds", communicator_.limit);
 }
 
 void Ranks::gather(void const* mine, void* all, std::span<std::size_t const> bytes) {
   try {
     communicator_.all_gather(mine, all, bytes);
   } catch (...) {
-    broken_ = call_;
-    settled_ = true;
+    lose();
     throw;
   }
+}
+
+void Ranks::lose() {
+  broken_ = call_;
+  settled_ = true;
 }
 
 template <class T>
@@ -213,29 +220,42 @@ void Ranks::exchange(std::span<SharedItems const> items) {
   std::size_t total = 0;
   for (SharedItems const& shared : items)
     total += shared.bytes * static_cast<std::size_t>(shared.edges[ranks] - shared.edges[0]);
-  step(Stage::items, total);
   std::int64_t const rounds = static_cast<std::int64_t>(total / kRoundBytes + 1);
+  // Calls visit(shared, begin, end) for the items that rank r sends in a round.
+  auto const for_each_range = [&](std::size_t r, std::int64_t round, auto const& visit) {
+    for (SharedItems const& shared : items) {
+      std::int64_t const first = shared.edges[r], count = shared.edges[r + 1] - first;
+      visit(shared, first + count * round / rounds, first + count * (round + 1) / rounds);
+    }
+  };
+  std::vector<std::size_t> bytes(ranks);
+  auto const find_bytes = [&](std::int64_t round) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      bytes[r] = 0;
+      for_each_range(r, round, [&](SharedItems const& shared, std::int64_t begin, std::int64_t end) {
+        bytes[r] += shared.bytes * static_cast<std::size_t>(end - begin);
+      });
+    }
+  };
+  // A rank that has too little memory says so in place of the header.
   for (std::int64_t round = 0; round < rounds; ++round) {
-    // Calls visit(memory of the item, its bytes) for those that rank r sends in this round.
+    find_bytes(round);
+    sent_.resize(std::max(sent_.size(), bytes[self]));
+    received_.resize(std::max(received_.size(), std::reduce(bytes.begin(), bytes.end())));
+  }
+  step(Stage::items, total);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    // Calls visit(memory of the item, its bytes) for those that rank r sends.
     auto const for_each_item = [&](std::size_t r, auto const& visit) {
-      for (SharedItems const& shared : items) {
-        std::int64_t const first = shared.edges[r], count = shared.edges[r + 1] - first;
-        std::int64_t const begin = first + count * round / rounds, end = first + count * (round + 1) / rounds;
+      for_each_range(r, round, [&](SharedItems const& shared, std::int64_t begin, std::int64_t end) {
         bool const dense = shared.stride == shared.bytes;
         std::int64_t const step = dense ? std::max<std::int64_t>(end - begin, 1) : 1;
         for (std::int64_t i = begin; i < end; i += step)
           visit(shared.data + static_cast<std::size_t>(i) * shared.stride,
                 shared.bytes * static_cast<std::size_t>(step));
-      }
+      });
     };
-    std::vector<std::size_t> bytes(ranks);
-    std::size_t all = 0;
-    for (std::size_t r = 0; r < ranks; ++r) {
-      for_each_item(r, [&](std::byte const*, std::size_t count) { bytes[r] += count; });
-      all += bytes[r];
-    }
-    sent_.resize(std::max(sent_.size(), bytes[self]));
-    received_.resize(std::max(received_.size(), all));
+    find_bytes(round);
     std::byte* to = sent_.data();
     for_each_item(self, [&](std::byte const* item, std::size_t count) { to = std::copy_n(item, count, to); });
     gather(sent_.data(), received_.data(), bytes);

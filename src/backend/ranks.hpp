@@ -69,6 +69,7 @@ class Ranks {
 
   int rank() const { return communicator_.rank; }
   int size() const { return communicator_.size; }
+  double limit() const { return communicator_.limit; }
   bool in_call() const { return !call_.empty(); }
 
   /// Runs the body of a public call on all ranks. Throws on every rank if one leaves its body by an exception, is in
@@ -93,6 +94,10 @@ class Ranks {
   void exchange(std::span<SharedItems const> items);
   /// Precedes messages that the ranks send by other means. Throws on all ranks if one has left the call.
   void meet() { step(Stage::items, 0); }
+  /// After the failure of a message by other means, which the caller throws: no further message is sent.
+  void lose();
+  /// Whether a message has failed.
+  bool lost() const { return !broken_.empty(); }
   /// The answer of rank 0.
   bool agree(bool answer);
 

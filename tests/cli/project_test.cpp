@@ -266,7 +266,7 @@ TEST_F(ProjectProgram, WrongUseIsCode2) {
   expect_refused(project({"--rows", "2"}), "rows: is 2; is for 2-D logits, these have shape 3 x 4 x 4");
   expect_refused(project({"--threads", "-1"}), "threads: is -1");
   expect_refused(run({"project", path("logits.npy"), "--out", path("result.npy"), "--device", "gpu"}),
-                 "device: is 'gpu'; must be auto, cpu, cuda or cuda:0");
+                 "device: is 'gpu'; must be auto, cpu, cuda, cuda:0, cuda:0,1 or cuda:all");
 }
 
 TEST_F(ProjectProgram, BadInputIsCode2) {

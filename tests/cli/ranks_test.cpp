@@ -1,10 +1,15 @@
-// The program under mpirun.
+// The program as several processes: under mpirun, or those that it starts itself.
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <monge/context.hpp>
 
 #include "program.hpp"
 
@@ -19,11 +24,83 @@ class RanksProgram : public Program {
     points("x.npy", 700, 3, 1);
     points("y.npy", 600, 3, 2);
   }
+  /// Of two processes of this program.
+  Outcome run_two(std::vector<std::string> arguments) const {
+    arguments.back() = "cpu,cpu";
+    return run(arguments);
+  }
+  /// A solve without an end, by two processes; waits for its first sweeps.
+  pid_t start_two() {
+    pid_t const pid = start({"solve", points("large_x.npy", 3000, 8, 1), points("large_y.npy", 3000, 8, 2), "--eps",
+                             "0.1", "--tolerance", "0", "--iterations", "2000000000", "--threads", "1", "--device",
+                             "cpu,cpu", "--rank-limit", "3", "--out", path("result")},
+                            &terminal_);
+    terminal_.wait_for("sweep ");
+    return pid;
+  }
+  static pid_t child_of(pid_t pid) { return std::stoi(contents(fmt::format("/proc/{0}/task/{0}/children", pid))); }
+  Terminal terminal_;
+
   std::vector<std::string> solve(char const* out, char const* eps, char const* threads) const {
     return {"solve", path("x.npy"), path("y.npy"), "--out",    path(out), "--eps",
             eps,     "--threads",   threads,       "--device", "cpu"};
   }
 };
+
+TEST_F(RanksProgram, StartsARankForEachDevice) {
+  EXPECT_EQ(run(solve("alone", "0.1", "2")).code, 0);
+  Outcome const outcome = run_two(solve("result", "0.1", "1"));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("(2 ranks)"));
+  EXPECT_EQ(outcome.out.find("status"), outcome.out.rfind("status"));  // One rank prints.
+  for (char const* const name : {"f.npy", "g.npy", "map.npy"})
+    EXPECT_EQ(contents(path(fmt::format("result/{}", name))), contents(path(fmt::format("alone/{}", name)))) << name;
+}
+
+TEST_F(RanksProgram, HasOneErrorOfAllRanks) {
+  expect_refused(run_two(solve("result", "-1", "1")), "eps: is -1; must be finite and > 0");
+}
+
+TEST_F(RanksProgram, EndsWithARankThatIsKilled) {
+  pid_t const pid = start_two();
+  kill(child_of(pid), SIGKILL);
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: error: ranks: rank 1 has ended"));
+  EXPECT_EQ(finish(pid).code, 2);
+  expect_nothing_written();
+}
+
+TEST_F(RanksProgram, EndsAtTheLimitWithARankThatIsStopped) {
+  pid_t const pid = start_two(), stopped = child_of(pid);
+  kill(stopped, SIGSTOP);
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: error: ranks: rank 1 did not come within 3 s (limit)"));
+  EXPECT_EQ(finish(pid).code, 2);
+  expect_nothing_written();
+}
+
+TEST_F(RanksProgram, StopsAllRanksOnCtrlC) {
+  pid_t const pid = start_two();
+  kill(pid, SIGINT);
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: interrupted after "));
+  EXPECT_EQ(finish(pid).code, 130);
+}
+
+TEST_F(RanksProgram, RefusesWrongListsOfDevices) {
+  for (char const* const device : {"cuda:0,", ",cuda:0", "cpu,gpu", "cuda:all,0", "cuda:0,-1"}) {
+    std::vector<std::string> arguments = solve("result", "0.1", "1");
+    arguments.back() = device;
+    expect_refused(run(arguments), fmt::format("device: is '{}'; must be", device));
+  }
+  for (char const* const device : {"cuda:0,99", "cuda:all"}) {
+    if (std::string_view(device) == "cuda:all" && cuda_unavailable_reason().empty()) continue;
+    std::vector<std::string> arguments = solve("result", "0.1", "1");
+    arguments.back() = device;
+    expect_refused(run(arguments), fmt::format("device: is {}; ", device));
+  }
+  std::vector<std::string> arguments = solve("result", "0.1", "1");
+  arguments.insert(arguments.end(), {"--rank-limit", "0"});
+  expect_refused(run(arguments), "rank_limit: is 0; must be > 0 and <= 1e6 seconds");
+}
 
 #ifdef MONGE_MPIEXEC
 class RanksProgramOfMpi : public RanksProgram {

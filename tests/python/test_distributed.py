@@ -1,6 +1,7 @@
 """Ranks that are threads of this process: a communicator of the caller's own."""
 
 import threading
+import time
 
 import monge
 import numpy as np
@@ -122,3 +123,51 @@ def test_exception_of_a_callback_is_that_of_its_rank(clouds):
 def test_arguments_that_ranks_refuse(clouds):
     refused = on_ranks(Meeting(2), lambda rank: monge.solve_sample(*clouds, reg=0.5, n_threads=2))
     assert all("n_threads: is 2; must be given to monge.distributed" in str(error) for error in refused)
+
+
+def test_devices_share_the_work_of_a_function(clouds):
+    def solve(device):
+        assert device == "cpu"
+        result = monge.solve_sample(*clouds, reg=0.5)
+        return result.potential_a, result.report.ranks
+
+    potential, ranks = monge.on_devices(solve, "cpu,cpu,cpu")
+    np.testing.assert_array_equal(potential, monge.solve_sample(*clouds, reg=0.5, n_threads=3).potential_a)
+    assert ranks == 3
+
+
+def test_a_device_whose_work_raises_ends_that_of_the_others(clouds):
+    first = threading.Lock()
+
+    def work(device):
+        if first.acquire(blocking=False):
+            raise OSError("the disk is full")
+        return [monge.solve_sample(*clouds, reg=0.5) for _ in range(1000)]
+
+    with pytest.raises(OSError, match="the disk is full"):
+        monge.on_devices(work, ["cpu"] * 3)
+
+
+def test_devices_that_are_refused(clouds):
+    for devices in ("", "gpu", "cpu,cuda:all"):
+        with pytest.raises(ValueError, match="device: is"):
+            monge.on_devices(lambda device: None, devices)
+    with pytest.raises(ValueError, match="devices: is empty"):
+        monge.on_devices(lambda device: None, [])
+    with pytest.raises(ValueError, match="limit"):
+        monge.on_devices(lambda device: None, "cpu,cpu", limit=0)
+    if monge.cuda_unavailable_reason():
+        with pytest.raises(NotImplementedError, match="devices: is 'cuda:all'; "):
+            monge.on_devices(lambda device: None)
+
+
+def test_a_rank_that_makes_no_call_ends_it_at_the_limit(clouds):
+    first = threading.Lock()
+
+    def work(device):
+        if first.acquire(blocking=False):
+            time.sleep(4)
+        return monge.solve_sample(*clouds, reg=0.5).status
+
+    with pytest.raises(RuntimeError, match=r"ranks: rank . did not come within 1 s \(limit\)"):
+        monge.on_devices(work, "cpu,cpu", limit=1)

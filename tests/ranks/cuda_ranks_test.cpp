@@ -1,8 +1,10 @@
 // Ranks with a CUDA device each. On one device the ranks gather by way of host memory; on several by NCCL.
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -108,7 +110,7 @@ void expect_near(Found const& actual, Found const& expected, double tolerance) {
 /// work(context) of each rank. Rank r has the device r mod `devices`. The ranks exchange at least `messages`.
 template <class Work>
 auto results(int ranks, int devices, Work const& work, int messages = 0) {
-  Meeting meeting(ranks, std::chrono::seconds(60));
+  Meeting meeting(ranks, 60);
   auto const outcomes = on_ranks(ranks, [&](int rank) {
     Context const context = Context::distributed(meeting.communicator(rank), CudaOptions{.index = rank % devices});
     cuda::DeviceRanks const* const joined = cuda::runtime_of(context).ranks();
@@ -321,7 +323,7 @@ TEST_F(CudaRanksTogether, cuda_errors_of_one_rank_end_the_call_on_all) {
   Problem const problem = make_problem({.n = 9001, .m = 8200, .d = 3});
   for (int const devices : {1, 2}) {
     if (cuda::device_count() < devices) continue;
-    Meeting meeting(2, std::chrono::seconds(60));
+    Meeting meeting(2, 60);
     auto const outcomes = on_ranks(2, [&](int rank) {
       Context const context = Context::distributed(meeting.communicator(rank), CudaOptions{.index = rank % devices});
       std::string message;
@@ -341,6 +343,48 @@ TEST_F(CudaRanksTogether, cuda_errors_of_one_rank_end_the_call_on_all) {
     EXPECT_EQ(outcomes[0].result.value_or(outcomes[0].error), "rank 1: the disk is full");
     EXPECT_EQ(outcomes[1].result.value_or(outcomes[1].error), "the disk is full");
   }
+}
+
+/// Rank 1 does not come to the second launch of a graph. Rank 0 has an error within the limit, and no work that waits.
+TEST_F(CudaRanksTogether, cuda_gathers_end_at_the_limit) {
+  if (cuda::device_count() < 2) GTEST_SKIP() << "needs two CUDA devices";
+  Problem const problem = make_problem({.n = 30, .m = 20, .d = 3});
+  std::vector<Communicator> communicators = local_communicators(2, 2);
+  std::string later;
+  auto const outcomes = on_ranks(2, [&](int rank) {
+    Context const context = Context::distributed(std::exchange(communicators[static_cast<std::size_t>(rank)], {}),
+                                                 CudaOptions{.index = rank});
+    cuda::Runtime const& runtime = cuda::runtime_of(context);
+    auto const work = [&] {
+      cuda::DeviceGuard const guard(rank);
+      cuda::PinnedArray<double> const memory(2);
+      cuda::Graph const graph(runtime, [&](cudaStream_t stream) { runtime.ranks()->gather(memory.data(), 8, stream); });
+      memory[rank] = rank + 5;
+      graph.launch(runtime.stream());
+      runtime.wait();
+      EXPECT_EQ(memory[1 - rank], 6 - rank);
+      if (rank == 1) return std::this_thread::sleep_for(std::chrono::seconds(4));
+      graph.launch(runtime.stream());
+      runtime.wait();
+    };
+    try {
+      ranks_of(context)->run("test", {}, work);
+    } catch (std::exception const& error) {
+      EXPECT_EQ(cudaStreamQuery(runtime.stream()), cudaSuccess);
+      if (rank == 0) {
+        try {
+          solve(context, problem.geometry(), {}, {}, {.eps = 1});
+        } catch (std::exception const& other) {
+          later = other.what();
+        }
+      }
+      throw;
+    }
+    return 0;
+  });
+  EXPECT_EQ(outcomes[0].error, "ranks: not all of the 2 ranks came within 2 s (limit); rank 0 waits no longer");
+  EXPECT_EQ(later, "ranks: a message of an earlier call, test, failed; make a new context");
+  EXPECT_EQ(outcomes[1].error, "ranks: rank 0 has ended");
 }
 
 TEST_F(CudaRanksTogether, cuda_and_cpu_are_named_where_ranks_differ) {

@@ -1,9 +1,19 @@
-// Under mpirun: ranks of MPI have the bits of one rank, and a rank that does not come ends a call within its limit.
+// Under mpirun: ranks of MPI have the bits of one rank, and a rank in trouble ends the call on all ranks.
+//   mpi_test         all tests
+//   mpi_test killed  the last rank kills itself in a call
 #include <mpi.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <monge/monge.hpp>
 #include <monge/mpi.hpp>
@@ -20,8 +30,39 @@ void require_that(bool holds, char const* what) {
   std::abort();
 }
 
+Problem problem_of_tests() {
+  return make_problem({.n = 905, .m = 801, .d = 3, .weights = Weights::with_zeros});
+}
+
+/// The message of the exception of `call`; empty without one.
+std::string error_of(std::function<void()> const& call) {
+  try {
+    call();
+    return "";
+  } catch (std::exception const& error) {
+    return error.what();
+  }
+}
+
+/// A solve that calls `act` after some sweeps.
+void solve_and(Context const& context, std::function<void()> const& act) {
+  Problem const problem = problem_of_tests();
+  auto const progress = [&](Progress const& progress) {
+    if (progress.iteration > 5) act();
+    return true;
+  };
+  solve(context, problem.geometry(), problem.a, problem.b, {.eps = 0.5, .tolerance = 1e-4, .progress = progress});
+}
+
+/// Of this process, in bytes.
+std::size_t address_space() {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+}
+
 void test(int rank, int size) {
-  Problem const problem = make_problem({.n = 905, .m = 801, .d = 3, .weights = Weights::with_zeros});
+  Problem const problem = problem_of_tests();
   auto const potentials = [&](Context const& context) {
     Plan const plan = solve(context, problem.geometry(), problem.a, problem.b, {.eps = 0.5, .tolerance = 1e-4});
     std::vector<float> dense(static_cast<std::size_t>(problem.n() * problem.m()));
@@ -29,17 +70,57 @@ void test(int rank, int size) {
     return std::tuple(plan.f(), plan.g(), dense);
   };
   Context const context = Context::distributed(mpi_communicator(MPI_COMM_WORLD), 1);
-  require_that(potentials(context) == potentials(Context::cpu(size)), "equal bits");
+  auto const expected = potentials(Context::cpu(size));
+  require_that(potentials(context) == expected, "equal bits");
+  if (size == 1) return;
 
-  Context const short_of_time = Context::distributed(mpi_communicator(MPI_COMM_WORLD, 0.5), 1);
-  std::string message;
-  try {
-    if (rank > 0) potentials(short_of_time);
-  } catch (Error const& error) {
-    message = error.what();
-  }
-  require_that(rank == 0 || message.starts_with("ranks: not all of the"), "the time limit");
-  require_that(potentials(context) == potentials(Context::cpu(size)), "another context stays usable");
+  bool const troubled = rank == size - 1;
+  std::string const troubled_name = "rank " + std::to_string(size - 1);
+  // Not a number on one rank.
+  std::vector<double> x = problem.x.values();
+  if (troubled) x[100] = std::numeric_limits<double>::quiet_NaN();
+  std::string message = error_of([&] {
+    solve(context, PointCloud{{x.data(), problem.n(), 3}, problem.y.view()}, {}, {}, {.eps = 1});
+  });
+  require_that(message == "x: " + troubled_name + " has another value than rank 0; must be equal on all ranks",
+               "NaN on one rank");
+#ifndef __SANITIZE_ADDRESS__  // It needs an address space without end.
+  // One rank has too little memory for its share of a plan.
+  Problem const large = make_problem({.n = 6000, .m = 5900, .d = 3});
+  Plan const plan = solve(context, large.geometry(), large.a, large.b, {.eps = 0.5, .tolerance = 1e-2});
+  std::vector<float> dense(static_cast<std::size_t>(large.n() * large.m()));
+  rlimit whole{};
+  getrlimit(RLIMIT_AS, &whole);
+  rlimit little = whole;
+  little.rlim_cur = address_space() + (std::size_t{1} << 20);
+  if (troubled) setrlimit(RLIMIT_AS, &little);
+  message = error_of([&] { plan.dense({dense.data(), large.n(), large.m()}); });
+  setrlimit(RLIMIT_AS, &whole);
+  require_that(message == (troubled ? "std::bad_alloc" : troubled_name + ": out of host memory"),
+               "out of memory on one rank");
+#endif
+  require_that(potentials(context) == expected, "the context stays usable");
+
+  // One rank makes no call.
+  Context const short_of_time = Context::distributed(mpi_communicator(MPI_COMM_WORLD, 2), 1);
+  message = error_of([&] {
+    if (!troubled) potentials(short_of_time);
+  });
+  require_that(troubled || message.starts_with("ranks: not all of the"), "a rank without a call");
+
+  // One rank is stopped within a call.
+  Context const stopped = Context::distributed(mpi_communicator(MPI_COMM_WORLD, 2), 1);
+  std::vector<int> pids(static_cast<std::size_t>(size));
+  int const pid = getpid();
+  MPI_Allgather(&pid, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  message = error_of([&] {
+    solve_and(stopped, [&] {
+      if (troubled) std::raise(SIGSTOP);
+    });
+  });
+  require_that(message.starts_with("ranks: not all of the"), "a stopped rank");
+  if (rank == 0) kill(pids.back(), SIGCONT);
+  require_that(potentials(context) == expected, "another context stays usable");
 }
 
 }  // namespace
@@ -50,7 +131,14 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
-  monge::oracle::test(rank, size);
+  if (argc > 1 && std::string_view(argv[1]) == "killed") {
+    using namespace monge;
+    oracle::solve_and(Context::distributed(mpi_communicator(MPI_COMM_WORLD), 1), [&] {
+      if (rank == size - 1) std::raise(SIGKILL);
+    });
+  } else {
+    monge::oracle::test(rank, size);
+  }
   if (rank == 0) std::printf("mpi_test: %d ranks passed\n", size);
   MPI_Finalize();
 }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "oracle/problem.hpp"
@@ -416,7 +418,7 @@ TEST_F(RankErrors, ComeFromThreadsThatDiffer) {
 }
 
 TEST_F(RankErrors, OfTheCommunicatorEndTheContext) {
-  Meeting meeting(2, std::chrono::milliseconds(200));
+  Meeting meeting(2, 1);
   std::vector<std::string> messages;
   on_ranks(2, [&](int rank) {
     Context const context = Context::distributed(meeting.communicator(rank), 1);
@@ -430,8 +432,44 @@ TEST_F(RankErrors, OfTheCommunicatorEndTheContext) {
     return 0;
   });
   EXPECT_EQ(messages,
-            (std::vector<std::string>{"not all ranks came within the time limit",
+            (std::vector<std::string>{"ranks: rank 1 did not come within 1 s (limit)",
                                       "ranks: a message of an earlier call, solve, failed; make a new context"}));
+}
+
+TEST_F(RankErrors, OfMemoryEndTheCallOnAll) {
+  auto const messages = errors(3, [&](Context const& context, int rank) {
+    solve_again(context, [&](Progress const& progress) {
+      if (rank == 2 && progress.iteration > 5) throw std::bad_alloc();
+      return true;
+    });
+  });
+  EXPECT_EQ(messages,
+            (std::vector<std::string>{"rank 2: out of host memory", "rank 2: out of host memory", "std::bad_alloc"}));
+}
+
+/// Whichever rank ends, the others learn of it at once.
+TEST_F(RankErrors, NameARankThatHasEnded) {
+  for (int const ended : {0, 1, 2}) {
+    std::vector<Communicator> communicators = local_communicators(3);
+    auto const outcomes = on_ranks(3, [&](int rank) {
+      Context const context = Context::distributed(std::exchange(communicators[static_cast<std::size_t>(rank)], {}), 1);
+      if (rank != ended) solve_again(context);
+      return 0;
+    });
+    for (int rank = 0; rank < 3; ++rank) {
+      std::string const& error = outcomes[static_cast<std::size_t>(rank)].error;
+      EXPECT_EQ(error, rank == ended ? "" : "ranks: rank " + std::to_string(ended) + " has ended");
+    }
+  }
+}
+
+TEST_F(RankErrors, OfLimitsNameTheValue) {
+  for (double const limit : {0.0, -1.0, 2e6}) {
+    Communicator communicator = std::move(local_communicators(1)[0]);
+    communicator.limit = limit;
+    auto const outcomes = on_ranks(1, [&](int) { return Context::distributed(communicator, 1).device(); });
+    EXPECT_TRUE(outcomes[0].error.starts_with("communicator: has limit")) << outcomes[0].error;
+  }
 }
 
 TEST_F(RankErrors, AnswersAreThoseOfRankZero) {

@@ -40,7 +40,11 @@ DeviceRanks::DeviceRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)
     if (!all[r].has_nccl || std::any_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(r), shares_device))
       return;
   }
-  nccl_.emplace(all[0].id, rank(), size());
+  nccl_.emplace(all[0].id, rank(), size(), ranks_->limit());
+}
+
+DeviceRanks::~DeviceRanks() {
+  if (nccl_ && ranks_->lost()) nccl_->abandon();
 }
 
 std::vector<std::int64_t> DeviceRanks::edges(std::size_t items) const {
@@ -57,10 +61,20 @@ RankShare DeviceRanks::share(int count, int unit) const {
 }
 
 void DeviceRanks::meet() const {
+  check();
   if (nccl_) ranks_->meet();
 }
 
+void DeviceRanks::check() const {
+  if (!nccl_ || !ranks_->in_call()) return;
+  std::string const failure = nccl_->failure();
+  if (failure.empty()) return;
+  ranks_->lose();
+  throw Error(ErrorCode::device_failure, failure);
+}
+
 void DeviceRanks::gather(void* data, std::int64_t bytes, cudaStream_t stream) const {
+  check();
   if (nccl_) return nccl_->all_gather(data, static_cast<std::size_t>(bytes), stream);
   std::int64_t const all = bytes * size(), first = bytes * rank();
   std::vector<std::byte> host(static_cast<std::size_t>(all));

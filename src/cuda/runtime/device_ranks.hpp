@@ -24,6 +24,7 @@ class DeviceRanks {
   /// All ranks make it within a call. The current device is this rank's. Devices are joined by NCCL where all ranks
   /// can open it and each has a device of its own, and otherwise by way of host memory.
   explicit DeviceRanks(std::shared_ptr<Ranks> ranks);
+  ~DeviceRanks();
 
   int rank() const { return ranks_->rank(); }
   int size() const { return ranks_->size(); }
@@ -38,6 +39,8 @@ class DeviceRanks {
 
   /// Precedes gathers that are enqueued: throws on all ranks if one has left the call.
   void meet() const;
+  /// Throws if gathers that were enqueued have been ended, because a rank did not come or NCCL failed.
+  void check() const;
   /// `data` has `bytes` for each rank. Copies the part of this rank to the others.
   void gather(void* data, std::int64_t bytes, cudaStream_t stream) const;
 

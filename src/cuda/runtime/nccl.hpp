@@ -2,13 +2,16 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
+#include <thread>
 
 #include <cuda_runtime_api.h>
 
 namespace monge::cuda {
 
-/// The communicator of this rank.
+/// The communicator of this rank. A thread of its own makes it, watches its gathers and ends it. Where another rank
+/// does not come to a gather, this thread ends the gather, so no wait for the stream is without an end.
 class Nccl {
  public:
   /// What rank 0 makes and gives to all ranks; ncclUniqueId.
@@ -19,18 +22,25 @@ class Nccl {
   static std::string unavailable_reason();
   static Id new_id();
 
-  /// All ranks make one at the same time, for the current device.
-  Nccl(Id const& id, int rank, int size);
+  /// All ranks make one at the same time, for the current device. Ranks wait for each other for `limit` seconds.
+  Nccl(Id const& id, int rank, int size, double limit);
+  /// Waits until the other ranks end theirs, for `limit` seconds or, after a failure, for one. Then memory stays.
   ~Nccl();
+  /// Ends all gathers, as after the loss of a rank. A failure.
+  void abandon();
   Nccl(Nccl const&) = delete;
   Nccl& operator=(Nccl const&) = delete;
 
   /// `all` has `bytes` bytes for each rank; this rank's are at their place.
   void all_gather(void* all, std::size_t bytes, cudaStream_t stream) const;
+  /// Why gathers were ended: then `all` of these and of later gathers is not complete. Empty if none was.
+  std::string failure() const;
 
  private:
-  void* communicator_ = nullptr;  // ncclComm_t
-  int rank_;
+  void end();
+  struct State;
+  std::shared_ptr<State> state_;
+  std::thread thread_;
 };
 
 }  // namespace monge::cuda

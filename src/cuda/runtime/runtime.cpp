@@ -117,6 +117,7 @@ void Runtime::wait() const {
   }
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream()));
   lane().staged = 0;
+  if (ranks_) ranks_->check();
 }
 
 void* Runtime::staging(std::int64_t bytes) const {

@@ -1,5 +1,6 @@
 """Processes of torch.distributed share the work of a solve, with the bits of one process on CPUs."""
 
+import signal
 import subprocess
 import sys
 
@@ -61,14 +62,48 @@ assert torch.equal(gathered[0], gathered[1])
 assert x.grad is not None and bool(torch.isfinite(x.grad).all())
 dist.destroy_process_group()
 """
+# One rank ends or stops in a solve; the other has an error within the limit.
+IN_TROUBLE = """
+import os
+import signal
+import time
+device = "cuda" if on_cuda else "cpu"
+if on_cuda:
+    torch.cuda.set_device(rank)
+dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
+random = np.random.default_rng(5)
+x, y = (torch.tensor(random.normal(size=(n, 3)), dtype=torch.float32, device=device) for n in (9001, 8200))
+def progress(state):
+    if rank == 1 and state.iteration > 5:
+        os.kill(os.getpid(), trouble)
+with monge.distributed(limit=3, device=device):
+    start = time.monotonic()
+    try:
+        monge.solve_sample(x, y, reg=0.5, tol=0, max_iter=10**6, progress=progress)
+    except RuntimeError as error:
+        message = str(error)
+assert message.startswith("ranks: "), message
+assert time.monotonic() - start < 60
+print(message, flush=True)
+os._exit(0)
+"""
+
+
+def start(program, backend, tmp_path):
+    command = [sys.executable, "-c", PROGRAM + program]
+    return [
+        subprocess.Popen(
+            [*command, str(rank), str(tmp_path / "store"), backend],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
 
 
 def run(program, backend, tmp_path):
-    command = [sys.executable, "-c", PROGRAM + program]
-    ranks = [
-        subprocess.Popen([*command, str(rank), str(tmp_path / "store"), backend], stderr=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
+    ranks = start(program, backend, tmp_path)
     for rank in ranks:
         _, errors = rank.communicate(timeout=120)
         assert rank.returncode == 0, errors
@@ -76,6 +111,23 @@ def run(program, backend, tmp_path):
 
 def test_processes_have_the_bits_of_one(tmp_path):
     run(ON_CPU, "gloo", tmp_path)
+
+
+@pytest.mark.parametrize("trouble", [signal.SIGKILL, signal.SIGSTOP])
+@pytest.mark.parametrize("backend", ["gloo", "nccl"])
+def test_a_rank_in_trouble_ends_the_call(trouble, backend, tmp_path):
+    on_cuda = torch.cuda.device_count() > 1
+    if backend == "nccl" and not on_cuda:
+        pytest.skip("needs two CUDA devices")
+    program = f"trouble, on_cuda = {int(trouble)}, {on_cuda}\n" + IN_TROUBLE
+    ranks = start(program, backend, tmp_path)
+    try:
+        message, errors = ranks[0].communicate(timeout=40)
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert ranks[0].returncode == 0, errors
+    assert "ranks: " in message
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
