@@ -135,7 +135,7 @@ TEST_F(RanksProgramOfMpi, GoesOnFromCheckpointsOfAnotherNumberOfRanks) {
     return nlohmann::json::parse(contents(path(fmt::format("{}/report.json", out))))["iterations"].get<int>();
   };
   for (auto const& [before, after] : {std::pair(2, 3), std::pair(5, 1)}) {
-    std::vector<std::string> first = solve("first", "0.002", "1"), second = solve("second", "0.002", "1");
+    std::vector<std::string> first = solve("first", "0.0005", "1"), second = solve("second", "0.0005", "1");
     // It ends after 100 sweeps, and its last check is one of those that are kept.
     for (char const* const argument :
          {"--iterations", "100", "--checkpoint-every", "1", "--method", "sinkhorn", "--annealing", "1"})

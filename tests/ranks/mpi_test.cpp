@@ -54,12 +54,14 @@ void solve_and(Context const& context, std::function<void()> const& act) {
   solve(context, problem.geometry(), problem.a, problem.b, {.eps = 0.5, .tolerance = 1e-4, .progress = progress});
 }
 
+#ifndef __SANITIZE_ADDRESS__  // It needs an address space without end.
 /// Of this process, in bytes.
 std::size_t address_space() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
 }
+#endif
 
 void test(int rank, int size) {
   Problem const problem = problem_of_tests();
@@ -84,7 +86,7 @@ void test(int rank, int size) {
   });
   require_that(message == "x: " + troubled_name + " has another value than rank 0; must be equal on all ranks",
                "NaN on one rank");
-#ifndef __SANITIZE_ADDRESS__  // It needs an address space without end.
+#ifndef __SANITIZE_ADDRESS__
   // One rank has too little memory for its share of a plan.
   Problem const large = make_problem({.n = 6000, .m = 5900, .d = 3});
   Plan const plan = solve(context, large.geometry(), large.a, large.b, {.eps = 0.5, .tolerance = 1e-2});
