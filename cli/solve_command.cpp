@@ -99,8 +99,10 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
                    std::string const& written) {
   print_line("problem", problem_text(run, report));
   print_line("device", device_text(device));
-  std::string const refined =
-      report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "";
+  std::string const refined = report.refinement_iterations == 0 ? ""
+                              : report.refinement_iterations == report.iterations
+                                  ? ", in float64"
+                                  : fmt::format(", the last {} in float64", report.refinement_iterations);
   std::string const steps =
       report.newton_steps > 0
           ? fmt::format(", {} of them in {} steps of {}", report.newton_iterations, report.newton_steps,

@@ -12,7 +12,8 @@ namespace monge {
 
 /// Arithmetic of the sweeps. The certificate is always float64.
 enum class Precision {
-  automatic,  ///< "auto": float32, then float64 where float32 can go no further. The report has the last one.
+  automatic,  ///< "auto": float32, then float64 where float32 can go no further; float64 from the start where it is
+              ///< expected to be as fast. The report has the last one.
   float32,    ///< Results good to float32 rounding.
   tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
   float64,

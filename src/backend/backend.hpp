@@ -134,6 +134,9 @@ struct PassTimes {
   double float64 = 1;  ///< A float64 sweep.
   double newton = 1;   ///< A pass of Newton's method, with its share of the work between passes.
   double check = 0;    ///< A wait of the host between sweeps.
+  /// Up to this largest cost, in units of eps, a solve is expected to be no slower in float64 throughout than with
+  /// float64 certificates of float32 sweeps.
+  double float64_up_to = 0;
 };
 
 /// The points of each side of a problem.
@@ -147,7 +150,7 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   /// Null unless several ranks share the work.
   virtual Ranks* ranks() const { return nullptr; }
   virtual DeviceInfo info() const = 0;
-  virtual PassTimes pass_times(Geometry const& geometry) const = 0;
+  virtual PassTimes pass_times(Geometry const& geometry, double cache_bytes) const = 0;
   /// Of the arrays in the memory of the device.
   virtual MemoryCount& memory() const = 0;
   /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Small problems may run in

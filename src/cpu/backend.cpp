@@ -51,10 +51,14 @@ class CpuBackend final : public Backend {
 
   Device device() const override { return {}; }
   Ranks* ranks() const override { return ranks_.get(); }
-  PassTimes pass_times(Geometry const& geometry) const override {
-    std::int64_t const d = shape_of(geometry).dimension;
+  PassTimes pass_times(Geometry const& geometry, double cache_bytes) const override {
+    auto const [rows, columns, dimension] = shape_of(geometry);
+    double const d = static_cast<double>(dimension);
     if (d == 0) return {.float64 = 2, .newton = 8};  // A matrix.
-    return {.float64 = 2.7, .newton = 6 + static_cast<double>(d) / 32};
+    // A certificate of float32 sweeps takes the products whose scores float64 sweeps keep. From d = 256 on they take
+    // longer than the few sweeps that a large eps needs (bench/notes/relaxation.md).
+    bool const keeps = 8.0 * static_cast<double>(rows) * static_cast<double>(columns) <= cache_bytes;
+    return {.float64 = 2.7, .newton = 6 + d / 32, .float64_up_to = keeps && d >= 256 ? d / 2 : 0};
   }
 
   MemoryCount& memory() const override { return cpu::memory(); }

@@ -46,6 +46,14 @@ std::string passes_text(Report const& report) {
                      report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
 }
 
+/// Which sweeps of a solve in precision auto were in float64, if any.
+std::string float64_text(Report const& report) {
+  if (report.refinement_iterations == 0) return {};
+  return report.refinement_iterations == report.iterations
+             ? ", in float64"
+             : fmt::format(", the last {} in float64", report.refinement_iterations);
+}
+
 /// The criterion and its value.
 std::string value_text(Criterion criterion, double value) {
   switch (criterion) {
@@ -73,10 +81,7 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
                            passes, reached);
       return fmt::format("ran {} as asked; {}", passes, reached);
     case Status::converged:
-      return fmt::format(
-          "converged after {}{}; {}", passes,
-          report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "",
-          reached);
+      return fmt::format("converged after {}{}; {}", passes, float64_text(report), reached);
     case Status::precision_limit:
       if (!std::isfinite(report.marginal_error))
         return fmt::format("the plan is beyond what {} holds; eps must be larger, or the penalties smaller",
@@ -132,8 +137,9 @@ class SinkhornRun {
       : problem_(problem),
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
-                level(problem.marginals, penalties_of(problem.options)), backend.pass_times(problem.geometry),
-                first_precision(problem.options), !problem.start.f.empty(), problem.entropic->is_self()) {}
+                level(problem.marginals, penalties_of(problem.options)),
+                backend.pass_times(problem.geometry, problem.options.cache_bytes), first_precision(problem.options),
+                !problem.start.f.empty(), problem.entropic->is_self()) {}
 
   SinkhornStep const& next() const { return policy_.next(); }
   EntropicOperator& entropic() const { return *problem_.entropic; }

@@ -105,11 +105,23 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
     step_ = {.action = SinkhornAction::splr, .sweep = {.eps = options.eps}, .count = options.iterations};
     return;
   }
-  if (is_warm && options.certificate && options.tolerance > 0) {
-    step_ = {.action = SinkhornAction::certify};
-    return;
+  if (begins_in_float64()) {
+    step_ = {.action = SinkhornAction::refine};
+  } else {
+    begin();
   }
-  go_on();
+}
+
+/// Whether float64 comes first. A looser tolerance than rounding needs one certificate, and then leaves a plan in
+/// float32, whose products are faster.
+bool SinkhornPolicy::begins_in_float64() const {
+  return may_refine() && options_.certificate && options_.tolerance > 0 &&
+         options_.tolerance < logit_rounding(options_.eps) && cost_bound_ < times_.float64_up_to * options_.eps;
+}
+
+void SinkhornPolicy::begin() {
+  if (!is_warm_ || !options_.certificate || options_.tolerance == 0) return go_on();
+  step_ = {.action = SinkhornAction::certify};
 }
 
 int SinkhornPolicy::first_patience() const {
@@ -309,7 +321,7 @@ void SinkhornPolicy::refined() {
   if (options_.criterion == Criterion::l1) target_ = options_.tolerance;
   patience_ = first_patience();
   best_error_ = std::numeric_limits<double>::infinity();
-  go_on();
+  iterations_ == 0 ? begin() : go_on();
 }
 
 /// The potentials of a rung may give a plan at eps that overflows. One plain sweep at eps makes its columns exact.
@@ -493,11 +505,11 @@ double SinkhornPolicy::bound() const {
   return was_plain() ? errors_.column : seen_error();
 }
 
-/// The rounding error of a logit in the last sweep.
-double SinkhornPolicy::logit_rounding() const {
+/// The rounding error of a logit in sweeps at `eps`.
+double SinkhornPolicy::logit_rounding(double eps) const {
   // With a penalty the target marginals have the factor exp(-f / rho).
   double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
-  return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty);
+  return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / eps + cost_bound_ / least_penalty);
 }
 
 /// Whether sweeps have come to errors that rounding stops, on the way to a tolerance out of its reach: errors that a
@@ -508,14 +520,14 @@ double SinkhornPolicy::logit_rounding() const {
 bool SinkhornPolicy::foresees_floor() const {
   if (!may_refine() || options_.tolerance == 0) return false;
   if (rounding_) return bound() <= *rounding_ / (2 - last_sweep_.relaxation);
-  double const rounding = logit_rounding();
+  double const rounding = logit_rounding(last_sweep_.eps);
   double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
   return target_ < kLeastFloor * rounding && seen_error() <= floor * rounding * mass_;
 }
 
 /// Whether a certificate has to measure what rounding leaves: sweeps may stall soon, at errors above the tolerance.
 bool SinkhornPolicy::lacks_rounding() const {
-  double const rounding = logit_rounding();
+  double const rounding = logit_rounding(last_sweep_.eps);
   return may_refine() && rounding_shows() && options_.tolerance > 0 && !rounding_ && target_ < kSeenFloor * rounding &&
          seen_error() <= kUsualFloor * rounding * mass_;
 }
@@ -533,7 +545,7 @@ bool SinkhornPolicy::has_stopped_falling(int patience) {
     return false;
   }
   // Overrelaxed sweeps shrink errors by omega - 1, so rounding errors of all sweeps sum to 1 / (2 - omega) times one.
-  double const logit_error = 8 * logit_rounding() / (2 - last_sweep_.relaxation);
+  double const logit_error = 8 * logit_rounding(last_sweep_.eps) / (2 - last_sweep_.relaxation);
   // An error e of a logit multiplies its entry by exp(e).
   bool const rounding = std::isinf(error) || std::log1p(error / mass_) <= logit_error;
   return rounding && iterations_ - best_iteration_ >= patience;

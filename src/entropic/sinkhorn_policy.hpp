@@ -94,7 +94,8 @@ class SinkhornPolicy {
   bool rounding_shows() const { return options_.certificate && !is_self_ && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
-  double logit_rounding() const;
+  double logit_rounding(double eps) const;
+  bool begins_in_float64() const;
   bool foresees_floor() const;
   bool lacks_rounding() const;
   void ask_certificate();
@@ -105,6 +106,7 @@ class SinkhornPolicy {
   bool newton_pays() const;
   double foreseen_sweeps(double error) const;
   void take_newton();
+  void begin();
   void go_on();
   void go_no_further();
   void stalled();

@@ -37,7 +37,7 @@ TEST_P(HardProblems, converge_by_default_and_no_later_than_by_sweeps_alone) {
     EXPECT_EQ(report.history.back().eps, eps);
     hard += report.annealing_iterations > 0;
     newton += report.newton_steps > 0;
-    PassTimes const times = backend_of(context).pass_times(problem.geometry());
+    PassTimes const times = backend_of(context).pass_times(problem.geometry(), 0);
     auto const add = [&](Report const& of) { sweeps[options.method] += time_of(of, times); };
     add(report);
     options.method = Method::newton;

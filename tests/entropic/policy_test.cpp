@@ -533,6 +533,30 @@ TEST(SinkhornPolicyTest, float64_takes_over_where_the_tolerance_is_below_every_f
   EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
 }
 
+TEST(SinkhornPolicyTest, float64_comes_first_where_it_is_expected_to_be_as_fast) {
+  PassTimes const times{.float64 = 2, .newton = 2, .float64_up_to = 10};
+  double const rounding = 0x1p-24 * 10.9;
+  SolveOptions options = plain_options();
+  options.tolerance = 1.01 * rounding;
+  EXPECT_EQ(make_policy(options, 9.9, 0, times).next().action, SinkhornAction::sweep) << "a plan in float32 will do";
+  options.tolerance = 0.99 * rounding;
+  EXPECT_EQ(make_policy(options, 10.1, 0, times).next().action, SinkhornAction::sweep);
+  SinkhornPolicy policy = make_policy(options, 9.9, 0, times);
+  ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+  policy.refined();
+  EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+  EXPECT_EQ(policy.next().count, kFirst);
+  SinkhornPolicy warm(options, kMass, 9.9, 0, times, Precision::float32, true);
+  ASSERT_EQ(warm.next().action, SinkhornAction::refine);
+  warm.refined();
+  EXPECT_EQ(warm.next().action, SinkhornAction::certify) << "of the given potentials";
+  options.tolerance = 0;
+  EXPECT_EQ(make_policy(options, 9.9, 0, times).next().action, SinkhornAction::sweep);
+  options.tolerance = 0.99 * rounding;
+  options.certificate = false;
+  EXPECT_EQ(make_policy(options, 9.9, 0, times).next().action, SinkhornAction::sweep);
+}
+
 /// Options under which an error of `stalled_error()` in float32 is one that rounding explains, with no certificate to
 /// tell whether it is.
 SolveOptions stalling_options(Precision precision, Schedule schedule = Schedule::alternating) {

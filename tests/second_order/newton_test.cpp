@@ -536,7 +536,7 @@ TEST_P(Auto, and_newton_are_fast_on_the_problems_of_the_papers) {
                                                  std::tuple{"mixture", mixture_problem(1000, 1000), 1e-3, 105},
                                                  std::tuple{"mixture", mixture_problem(1000, 1000), 5e-4, 150}}) {
     Problem const matrix = as_matrix(problem);
-    PassTimes const times = backend_of(context()).pass_times(matrix.geometry());
+    PassTimes const times = backend_of(context()).pass_times(matrix.geometry(), 0);
     std::map<Method, double> sweeps;  // That take as long.
     for (Method const method : {Method::newton, Method::sinkhorn, Method::automatic}) {
       SCOPED_TRACE(testing::Message() << what << ", eps " << eps << ", " << name(method));
