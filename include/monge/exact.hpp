@@ -21,9 +21,8 @@ namespace monge {
 /// How an exact solve ended.
 enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
-  precision_limit,  ///< The pass found no better pair, but the gap and what rounding may hide of it exceed a millionth
-                    ///< of the cost of the plan: other costs are far larger. The message has their sum, which is the
-                    ///< most that the plan costs above the optimum.
+  precision_limit,  ///< No better pair is left to add, but the gap, with what rounding may hide of it, exceeds a
+                    ///< millionth of the cost of the plan: other costs are far larger.
   round_limit,      ///< `rounds` passes did not prove the plan optimal. It has the given marginals, and costs at most
                     ///< the gap more than the optimum.
   stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the potentials are feasible and
@@ -104,10 +103,12 @@ struct ExactReport {
   double missing_mass = 0;        ///< Mass that has no place: 0 unless the solve was stopped.
   double transport_cost = 0;      ///< <C, P>
   double value = 0;               ///< The objective: the transport cost and the penalties.
-  double mass_price = 0;          ///< Of partial transport: the derivative of the optimum by the mass.
+  double mass_price = 0;          ///< Of partial transport: the derivative of the optimum by the mass, from below.
   double dual = 0;                ///< A lower bound of the optimum: <a, f> + <b, g>, less (sum a + sum b - 2 mass) / 2
-                                  ///< times mass_price for partial transport.
-  double gap = 0;                 ///< value - dual, from reduced costs, without cancellation.
+                                  ///< times mass_price for partial transport, less all that rounding may add to it.
+  double gap = 0;                 ///< The plan costs at most this more than the optimum: value - <a, f> - <b, g>, from
+                                  ///< reduced costs without cancellation, and what rounding may hide of it. NaN if
+                                  ///< mass is missing.
   double worst_reduced_cost = 0;  ///< The least C_ij - f_i - g_j that the last pass met, or 0 if none was negative.
   double cost_scale = 0;          ///< The largest |C_ij| of a candidate.
   struct {
@@ -126,19 +127,20 @@ struct ExactPlan {
   /// Potentials in units of C: f (n), g (m), with f_i + g_j <= C_ij. They are derivatives of the optimum by a and b,
   /// for a balanced problem up to the constant t of (f + t, g - t). With penalties f <= penalty_a and g <= penalty_b,
   /// in absolute value. For partial transport both are at most mass_price / 2, and the derivatives are f and g less
-  /// this. The derivative by C_ij is P_ij.
+  /// this; if all mass of a side moves, they are derivatives from above. The derivative by C_ij is P_ij.
   std::vector<double> f, g;
 
   std::int64_t rows() const { return static_cast<std::int64_t>(f.size()); }
   std::int64_t columns() const { return static_cast<std::int64_t>(g.size()); }
 };
 
-/// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6
-/// relative, and b is scaled to the total of a, unless there are penalties or a mass. An empty a or b is uniform with
-/// total 1, or with the total of the other if that one is given. Masses are exact: whole weights give whole entries.
-/// Pairs of infinite cost have no mass. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all
-/// pairs run on the device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if
-/// forbidden pairs leave no plan; unsupported; out_of_memory; device_failure).
+/// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to
+/// 1e-6 relative, and b is scaled to the total of a, unless there are penalties or a mass. An empty a or b is
+/// uniform with total 1, or with the total of the other if that one is given. Masses are exact: whole weights give
+/// whole entries. Pairs of infinite cost have no mass; finite costs are at most 1e307 / (n + m) in absolute value.
+/// Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs run on the device of the
+/// context, the rest on one thread of the host. Throws Error (invalid_argument: also if forbidden pairs leave no
+/// plan; unsupported; out_of_memory; device_failure).
 ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                       ExactOptions const& options = {});
 

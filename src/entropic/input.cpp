@@ -37,6 +37,12 @@ double total_of(char const* field, std::vector<double> const& weights) {
   return total;
 }
 
+/// Passes multiply by 1 / eps. 0 stands for an eps that is not given.
+void require_reciprocal(double eps) {
+  constexpr double kLeast = std::numeric_limits<double>::min();
+  require(eps == 0 || eps >= kLeast, "eps: is {}; must be at least {:.2e}, whose reciprocal is finite", eps, kLeast);
+}
+
 /// Options that the method does not read must keep their defaults.
 void require_used(SolveOptions const& options) {
   SolveOptions const usual;
@@ -69,6 +75,7 @@ void validate(SolveOptions const& options) {
   visit_solve_options(options, [&](auto const& field, auto const& value) {
     if (&value != not_given) kCheckField(field, value);
   });
+  require_reciprocal(options.eps);
   require(options.criterion == Criterion::l1 || options.certificate,
           "criterion: is {}; must be l1 without the certificate", name(options.criterion));
   require_used(options);
@@ -91,6 +98,7 @@ SolveOptions with_eps(SolveOptions options, double mean_cost) {
   require(kPositive.contains(options.eps),
           "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
           options.eps_relative, mean_cost, kPositive.text_in_full());
+  require_reciprocal(options.eps);
   return options;
 }
 

@@ -34,6 +34,7 @@ constexpr int kStartSweeps = 50, kQuickSweeps = 10;
 constexpr double kStartCache = 1 << 27;
 constexpr double kStartEps = 0.3, kMostEps = 0.6, kMostEpsOfEqual = 1;
 constexpr int kMostStarts = 6;
+constexpr double kLeastEps = std::numeric_limits<double>::min();  // Its reciprocal is finite.
 /// The points of each cloud that anneal alone, before all others join, and the sweeps of these solves.
 constexpr std::int64_t kCoarse = 6000;
 constexpr int kFullSweeps = 20;
@@ -173,8 +174,10 @@ class ExactSolve {
   ExactPlan solve() {
     while (!improve()) {
     }
+    Proof const proof = proof_of(simplex_.entries());
+    split_mass_price();
     complete_potentials();
-    return result();
+    return result(proof);
   }
 
  private:
@@ -218,22 +221,26 @@ class ExactSolve {
     report_.seconds.pricing += pricing.seconds();
     if (stopped_) return true;
     if (stuck) return false;
-    report_.status = report_.worst_reduced_cost >= -tolerance() ? ExactStatus::optimal : ExactStatus::round_limit;
+    bool const is_proved = report_.worst_reduced_cost >= -tolerance();
+    report_.status = is_proved ? ExactStatus::optimal : ExactStatus::round_limit;
     if (report_.rounds >= options_.rounds) return true;
-    if (report_.status == ExactStatus::optimal) {
-      Proof const proof = proof_of(simplex_.entries());
-      if (std::exchange(has_small_potentials_, true) || proof.rounding <= proof.allowed) return true;
-      start(std::vector(at(m_), 0.0), pairs_of_basis());
-      return false;
-    }
-    simplex_.add(offered);
+    std::int64_t const before = simplex_.arcs();
+    if (!is_proved) simplex_.add(offered);
+    if (simplex_.arcs() > before) return false;
+    // All better pairs are candidates, which have an optimal basis: what differs is the rounding of potentials.
+    if (!is_proved) report_.status = ExactStatus::precision_limit;
+    Proof const proof = proof_of(simplex_.entries());
+    if (std::exchange(has_small_potentials_, true) || (is_proved && proof.rounding <= proof.allowed)) return true;
+    start(std::vector(at(m_), 0.0), pairs_of_basis());
     return false;
   }
 
   /// The gap of the plan, the rounding of reduced costs in it, and how much an optimal plan may have.
   struct Proof {
     double gap, rounding, allowed;
-    bool holds(double hidden) const { return gap + rounding + hidden <= allowed; }
+    /// The plan costs at most this more than the optimum. `hidden` is what the rounding of the pass may hide.
+    double bound(double hidden) const { return gap + rounding + hidden; }
+    bool holds(double hidden) const { return bound(hidden) <= allowed; }
   };
 
   Proof proof_of(std::vector<PlanEntry> const& entries) {
@@ -274,8 +281,16 @@ class ExactSolve {
   std::vector<Arc> priced(std::vector<Arc> arcs) {
     std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column); });
     costs_.set(arcs);
+    return finite(std::move(arcs));
+  }
+
+  /// The arcs of finite cost. Potentials are sums of up to n + m costs, and prices are four times as large.
+  std::vector<Arc> finite(std::vector<Arc> arcs) {
     std::erase_if(arcs, [](Arc const& arc) { return std::isinf(arc.cost); });
     for (Arc const& arc : arcs) report_.cost_scale = std::max(report_.cost_scale, std::abs(arc.cost));
+    double const most = std::numeric_limits<double>::max() / 16 / static_cast<double>(n_ + m_ + 2);
+    require(report_.cost_scale <= most,
+            "cost: is up to {}, with penalties; must be at most {:.1e}: sums must be finite", report_.cost_scale, most);
     return arcs;
   }
 
@@ -290,9 +305,8 @@ class ExactSolve {
     for (std::int32_t i = 0; i < row; ++i) arcs.push_back({i, column, leaving_.price[at(i)]});
     for (std::int32_t j = 0; j < column; ++j) arcs.push_back({row, j, lacking_.price[at(j)]});
     if (!is_partial(options_)) arcs.push_back({row, column, 0});
-    std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column) || std::isinf(arc.cost); });
-    for (Arc const& arc : arcs) report_.cost_scale = std::max(report_.cost_scale, std::abs(arc.cost));
-    simplex_.add(arcs);
+    std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column); });
+    simplex_.add(finite(std::move(arcs)));
   }
 
   /// The price of a unit of mass between each point and the dustbin: the penalty, or less by way of a partner, the
@@ -365,6 +379,13 @@ class ExactSolve {
   /// number on both sides of it. No column is above what its price allows.
   void read_potentials() {
     v_ = simplex_.v();
+    double largest = -kInfinity;
+    for (std::size_t j = 0; j < at(m_); ++j) {
+      if (masses_.b[j] > 0) largest = std::max(largest, v_[j]);
+    }
+    for (std::size_t j = 0; j < at(m_); ++j) {
+      if (masses_.b[j] == 0) v_[j] = largest;  // So that a pass has no larger range.
+    }
     if (!is_relaxed(options_)) return;
     bool const takes = masses_.b[at(m_)] > 0, gives = masses_.a[at(n_)] > 0;
     double const v = v_[at(m_)], u = simplex_.u(static_cast<std::int32_t>(n_));
@@ -466,7 +487,7 @@ class ExactSolve {
         return {std::move(plan), options.eps, std::move(arcs)};
       f = plan.f();
       g = plan.g();
-      options.eps = std::max(options.eps / 16, kStartEps * spread);
+      options.eps = std::max({options.eps / 16, kStartEps * spread, kLeastEps});
       options.f = f;
       options.g = g;
       options.annealing = 1;  // The ladder is this loop.
@@ -531,7 +552,12 @@ class ExactSolve {
     double const eps = first_eps() / 256;
     std::vector<Arc> arcs;
     Plan const plan = plan_of(context_, geometry_, reachable_.a, reachable_.b,
-                              {.eps = eps, .cache_bytes = kStartCache, .f = warm.f, .g = warm.g});
+                              {.eps = eps,
+                               .penalty_a = entropic_penalty(options_.penalty_a, eps),
+                               .penalty_b = entropic_penalty(options_.penalty_b, eps),
+                               .cache_bytes = kStartCache,
+                               .f = warm.f,
+                               .g = warm.g});
     candidates_of(plan, eps, arcs);
     take(std::move(arcs), plan.g());
   }
@@ -570,8 +596,7 @@ class ExactSolve {
     centre([](Arc const& arc) { return arc.column; }, m_);
     double mean = 0;
     for (Arc const& arc : sample) mean += std::abs(arc.cost) / static_cast<double>(sample.size());
-    double const least = 1e-6 * report_.cost_scale;
-    return std::max(mean / 5, least > 0 ? least : 1.0);
+    return std::max({mean / 5, 1e-6 * report_.cost_scale, 256 * kLeastEps});
   }
 
   /// The mean of the least |C_ij| > 0 of the rows of the sample.
@@ -686,32 +711,59 @@ class ExactSolve {
     std::vector<double> const least = simplex_.least_of_rows(v);
     for (std::size_t i = 0; i < f.size(); ++i) f[i] = std::min(f[i], least[i]);
     for (Arc const& arc : offered) f[at(arc.row)] = std::min(f[at(arc.row)], arc.cost - v_[at(arc.column)]);
-    double worst = 0, scale = 0;
-    CompensatedSum dual;
+    double worst = 0, scale = 0, rounding = 0;
+    CompensatedSum sum;
+    auto const add = [&](Mass mass, double potential) {
+      double const term = masses_.weight(mass) * potential;
+      sum.add(term);
+      // Of potential, weight and term, which may lie below the least normal number.
+      if (potential != 0) rounding += 0x1p-51 * std::abs(term) + std::numeric_limits<double>::denorm_min();
+    };
     for (std::int64_t i = 0; i < n_; ++i) {
       if (masses_.a[at(i)] == 0) continue;
       worst = std::min(worst, f[at(i)] - u(i));
       scale = std::max(scale, std::abs(u(i)));
-      dual.add(marginals_.a[at(i)] * f[at(i)]);
+      add(masses_.a[at(i)], f[at(i)]);
     }
     for (std::int64_t j = 0; j < m_; ++j) {
       if (masses_.b[at(j)] == 0) continue;
       scale = std::max(scale, std::abs(v_[at(j)]));
-      dual.add(marginals_.b[at(j)] * v_[at(j)]);
+      add(masses_.b[at(j)], v_[at(j)]);
     }
-    if (is_relaxed(options_))
-      dual.add(dustbin_ * (masses_.weight(masses_.a[at(n_)]) + masses_.weight(masses_.b[at(m_)])));
+    if (is_relaxed(options_)) {
+      add(masses_.a[at(n_)], dustbin_);
+      add(masses_.b[at(m_)], dustbin_);
+    }
     potential_scale_ = scale;
     report_.worst_reduced_cost = worst;
     double const hidden = hidden_by_rounding(offered, f);
     std::erase_if(offered, [&](Arc const& arc) { return arc.cost - u(arc.row) - v_[at(arc.column)] >= -tolerance(); });
-    if (dual.value() < best_dual_) return;
-    best_dual_ = dual.value();
+    double const dual = sum.value() - rounding - hidden;
+    if (dual < best_dual_) return;
+    best_dual_ = dual;
     hidden_ = hidden;
     f_ = std::move(f);
     g_ = v_;
     f_.push_back(dustbin_);
     g_.push_back(dustbin_);
+  }
+
+  /// Partial transport of all mass of a side: one side of the dustbin has no mass, and any potential below a limit. The
+  /// least price of mass that is optimal, for which both sides of the dustbin have the same potential.
+  void split_mass_price() {
+    if (!is_partial(options_) || (masses_.a[at(n_)] > 0 && masses_.b[at(m_)] > 0)) return;
+    auto const largest = [](std::vector<Mass> const& masses, std::vector<double> const& potentials, std::int64_t size) {
+      double most = -kInfinity;
+      for (std::size_t i = 0; i < at(size); ++i) most = masses[i] > 0 ? std::max(most, potentials[i]) : most;
+      return most;
+    };
+    double const most_f = largest(masses_.a, f_, n_), most_g = largest(masses_.b, g_, m_);
+    double const half = (most_f + most_g) / 2;
+    for (double& potential : f_) potential += half - most_f;
+    for (double& potential : g_) potential += half - most_g;
+    f_.back() = g_.back() = -half;
+    leaving_.price.assign(at(n_), 0);
+    lacking_.price.assign(at(m_), 0);
   }
 
   /// How much lower the dual value may be, since rounding in the pass decides which pairs are offered. Pairs that are
@@ -797,7 +849,7 @@ class ExactSolve {
         return fmt::format(
             "The gap is {:.1e}, of which rounding hides up to {:.1e}, above a millionth of the cost of the plan, since "
             "costs are up to {:.1e}; forbid the largest by inf.",
-            report_.gap + rounding, rounding, report_.cost_scale);
+            report_.gap, rounding, report_.cost_scale);
       case ExactStatus::round_limit:
         return "The limit of rounds was reached; allow more of them.";
       case ExactStatus::stopped:
@@ -806,13 +858,12 @@ class ExactSolve {
     return "The progress callback stopped the solve.";
   }
 
-  ExactPlan result() {
+  ExactPlan result(Proof const& proof) {
     ExactPlan plan;
     CompensatedSum cost, penalties;
-    Proof const proof = proof_of(simplex_.entries());
     std::vector<PlanEntry> const entries = plan_entries(penalties);
     if (report_.status == ExactStatus::optimal && !proof.holds(hidden_)) report_.status = ExactStatus::precision_limit;
-    report_.mass_price = g_.empty() ? 0 : -2 * g_.back();
+    report_.mass_price = is_partial(options_) ? -2 * g_.back() : 0;
     f_.resize(at(n_));
     g_.resize(at(m_));
     plan.f = std::move(f_);
@@ -837,7 +888,7 @@ class ExactSolve {
     report_.transport_cost = cost.value();
     report_.value = cost.value() + penalties.value();
     report_.dual = best_dual_;
-    report_.gap = simplex_.left() == 0 ? proof.gap : std::numeric_limits<double>::quiet_NaN();
+    report_.gap = simplex_.left() == 0 ? proof.bound(hidden_) : std::numeric_limits<double>::quiet_NaN();
     report_.message = message(proof.rounding + hidden_);
     report_.seconds.total = watch_.seconds();
     plan.report = std::move(report_);

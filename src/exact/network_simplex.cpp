@@ -173,12 +173,16 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
     if (left[at(node)] > 0) grow(node);
   }
   for (std::int32_t node = 0; node < root_; ++node) {
-    if (!known[at(node)]) grow(node);
+    if (!known[at(node)] && has_mass(node)) grow(node);
   }
   price_ = 0;
   find_potentials();
   price_ = std::max(sum / static_cast<double>(std::max<std::size_t>(cost_.size(), 1)) / 4, 16 * least);
   if (!(price_ > 0)) price_ = 1;  // All costs are 0: any price is above them.
+}
+
+bool NetworkSimplex::has_mass(std::int32_t node) const {
+  return (is_row(node) ? supply_[at(node)] : demand_[at(node - rows_)]) > 0;
 }
 
 void NetworkSimplex::link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow) {
@@ -310,15 +314,18 @@ void NetworkSimplex::run(std::function<bool()> const& keep_going) {
     std::vector<double> settled = potential_;
     find_potentials();
     bool stops = !keep_going();
-    for (std::int32_t arc = kNone; !stops && (arc = entering()) != kNone;) {
-      pivot(arc);
-      stops = pivots_ % 1024 == 0 && !keep_going();
+    // Pivots add to the rounding of potentials, and to scale_. The second time begins with potentials found anew.
+    for (int time = 0; time < 2 && !stops; ++time, find_potentials()) {
+      for (std::int32_t arc = kNone; !stops && (arc = entering()) != kNone;) {
+        pivot(arc);
+        stops = pivots_ % 1024 == 0 && !keep_going();
+      }
     }
     if (stops) {
       potential_ = std::move(settled);
       return;
     }
-    if (left() == 0 || price_ > most) return find_potentials();
+    if (left() == 0 || price_ > most) return;
   }
 }
 

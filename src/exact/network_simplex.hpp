@@ -2,11 +2,11 @@
 //
 //   min sum_ij P_ij C_ij,   sum_j P_ij = supply_i,   sum_i P_ij = demand_j,   P_ij >= 0,   over the arcs (i, j)
 //
-// The basis is a tree of all points and a root. Mass that has no place yet goes to the root, and room that is left is
-// filled from the root. Filling the room of column j from the root costs more than the potential v_j of the start, by a
-// price that grows in steps until no room is left. Mass therefore finds near columns before far ones, and good
-// potentials at the start leave few pivots. Masses are whole numbers, and each basis is strongly feasible, so the
-// method ends.
+// The basis is a tree of all points with mass and a root. Points without mass have no arcs, and potentials without a
+// meaning. Mass that has no place yet goes to the root, and room that is left is filled from the root. Filling the room
+// of column j from the root costs more than the potential v_j of the start, by a price that grows in steps until no
+// room is left. Mass therefore finds near columns before far ones, and good potentials at the start leave few pivots.
+// Masses are whole numbers, and each basis is strongly feasible, so the method ends.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -37,7 +37,7 @@ class NetworkSimplex {
   /// Supply and demand are >= 0.
   NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> demand);
 
-  /// Adds arcs of finite cost; those that are there stay.
+  /// Adds arcs of finite cost between points with mass; those that are there stay.
   void add(std::vector<Arc> arcs);
   /// Begins, once more too, with potentials v. Each row gets the largest u that its arcs allow, then each column the
   /// largest v. `pairs` get mass before others if they are among the arcs; the pairs of a tree or forest that has a
@@ -72,6 +72,7 @@ class NetworkSimplex {
     Mass flow = 0;        // On that arc.
   };
   bool is_row(std::int32_t node) const { return node < rows_; }
+  bool has_mass(std::int32_t node) const;
   std::vector<std::int32_t> from_the_leaves(std::vector<Arc> const& pairs) const;
   void plant(std::vector<Arc> const& pairs);
   void link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow);

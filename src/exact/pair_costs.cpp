@@ -107,7 +107,9 @@ PairCosts::PairCosts(Backend const& backend, Geometry const& geometry) : backend
   if (labels.empty()) return;
   x_.labels = labels_of(backend, "labels_x", labels.x, labels.cost.rows());
   y_.labels = labels_of(backend, "labels_y", labels.y, labels.cost.columns());
-  label_cost_ = rows_of(backend, labels.cost);
+  std::int64_t const rows = labels.cost.rows(), columns = labels.cost.columns();
+  std::vector<double> const costs = rows_of(backend, labels.cost);
+  label_costs_ = label_costs(MatrixView(costs.data(), rows, columns), labels.weight);
 }
 
 double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
@@ -134,8 +136,8 @@ double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
   cost *= clouds_.scale;
   if (x_.labels.empty()) return cost;
   std::int64_t const place =
-      x_.labels[static_cast<std::size_t>(i)] * clouds_.labels.cost.columns() + y_.labels[static_cast<std::size_t>(j)];
-  return cost + clouds_.labels.weight * label_cost_[static_cast<std::size_t>(place)];
+      x_.labels[static_cast<std::size_t>(i)] * label_costs_->columns + y_.labels[static_cast<std::size_t>(j)];
+  return cost + label_costs_->cost[static_cast<std::size_t>(place)];
 }
 
 void PairCosts::set(std::span<Arc> arcs) const {
@@ -184,10 +186,6 @@ void PairCosts::set_from_device(std::span<Arc> arcs) const {
       arcs[k].cost = numbers[static_cast<std::size_t>((line_of_arc(arcs[k]) - first) * width + other)];
     }
   }
-}
-
-bool PairCosts::may_forbid() const {
-  return d_ == 0 || std::ranges::any_of(label_cost_, [](double cost) { return std::isinf(cost); });
 }
 
 }  // namespace monge

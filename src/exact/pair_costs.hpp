@@ -11,7 +11,8 @@ namespace monge {
 
 class PairCosts {
  public:
-  /// Copies points; a matrix must stay. Throws Error for points that are not finite, lengths of 0 and bad labels.
+  /// Copies points; a matrix must stay. Throws Error for points and costs of labels that are not finite, lengths of 0
+  /// and bad labels.
   PairCosts(Backend const& backend, Geometry const& geometry);
 
   /// Sets the costs of arcs, which are +infinity for forbidden pairs. A matrix on a device is copied in blocks: one
@@ -19,7 +20,7 @@ class PairCosts {
   /// Error for costs that are NaN or -infinity, or overflow.
   void set(std::span<Arc> arcs) const;
   /// Whether a pair can have the cost +infinity.
-  bool may_forbid() const;
+  bool may_forbid() const { return d_ == 0; }
 
  private:
   /// Points, in rows of width d; for the cosine they have length 1.
@@ -36,7 +37,7 @@ class PairCosts {
   bool transposed_ = false;
   std::size_t d_ = 0;  // 0 for a matrix.
   Side x_, y_;
-  std::vector<double> label_cost_;
+  std::shared_ptr<LabelCosts const> label_costs_;
 };
 
 }  // namespace monge

@@ -10,8 +10,6 @@
 
 namespace monge {
 
-namespace {
-
 std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight) {
   LabelCosts labels;
   labels.rows = cost.rows();
@@ -33,8 +31,6 @@ std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight) {
   require(std::isfinite(labels.range), "label_cost: ranges from {} to {}; the difference must be finite", least, most);
   return std::make_shared<LabelCosts>(std::move(labels));
 }
-
-}  // namespace
 
 PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
     : function(clouds.cost_function),

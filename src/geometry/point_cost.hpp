@@ -35,6 +35,8 @@ struct LabelCosts {
   /// Coordinates of a label.
   std::int64_t width() const { return std::min(rows, columns); }
 };
+/// `cost` is in host memory. Throws invalid_argument where it is not finite.
+std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight);
 
 /// How a cost depends on points that are given by coordinates:
 ///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
@@ -45,7 +47,7 @@ struct PointForm {
 };
 
 struct PointCost {
-  /// `label_cost` is clouds.labels.cost in host memory. Throws invalid_argument where it is not finite.
+  /// `label_cost` is clouds.labels.cost in host memory.
   PointCost(PointCloud const& clouds, MatrixView label_cost);
 
   CostFunction function;

@@ -3,9 +3,10 @@
 //
 //   log2 P_ij = (g'_j - C'_ij) / unit      and      C_ij - g_j = s_i - G - unit log2 P_ij.
 //
-// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, so entries
-// stay within 2^-256 and 2^256, and the normalisation of rows, which adds log2 m to their logarithms before these are
-// compared, costs no digits. The unit is a power of two, so dividing costs by it does not round.
+// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, or 2^-1020
+// if that is more, so entries stay within 2^-256 and 2^256, and the normalisation of rows, which adds log2 m to their
+// logarithms before these are compared, costs no digits. The unit is a power of two, so dividing costs by it does not
+// round.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -29,8 +30,8 @@ std::vector<double> filled(std::int64_t size, double value) {
 
 double unit_of(double range) {
   require(std::isfinite(range), "costs: are up to {} above the least; must be finite", range);
-  constexpr double kLeast = 0x1p-1000;  // Its reciprocal is finite, times a score too.
-  return range > kLeast ? std::exp2(std::ceil(std::log2(range)) - 8) : 1.0;
+  constexpr double kLeast = 0x1p-1020;  // Its reciprocal is finite, times a score too.
+  return range > 0 ? std::max(std::exp2(std::ceil(std::log2(range)) - 8), kLeast) : 1.0;
 }
 
 }  // namespace
@@ -57,7 +58,7 @@ std::vector<double> HardTransform::nearest(Side side, std::vector<double> potent
 
   double const bound = entropic_->cost_size().centred_bound + range;
   double const unit = unit_of(bound);
-  rounding_ = 0x1p-50 * bound;
+  rounding_ = bound > 0 ? 0x1p-50 * std::max(bound, 0x1p7 * unit) : 0;
   std::int64_t const size = entropic_->size(side), k = indices.columns;
   std::vector<double> largest = filled(size * k, 0);
   entropic_->plan(unit * std::numbers::log2e)->top_k(side, indices, {largest.data(), size, k});

@@ -58,6 +58,7 @@ TEST_P(PlanOfCalls, say_what_is_missing) {
   EXPECT_EQ(call(f, {}), "g: is missing; a plan of potentials needs both f and g");
   EXPECT_EQ(call(g, g), "f: has 8 entries; must have 6");
   EXPECT_EQ(call(f, g, 0), "eps: is 0; must be > 0, or eps_relative in its place");
+  EXPECT_EQ(call(f, g, 1e-311), "eps: is 1e-311; must be at least 2.23e-308, whose reciprocal is finite");
   EXPECT_EQ(oracle::refusal_of([&] {
               plans_of(context(), std::vector<BatchProblem>{{problem.geometry(), {}, {}, f, g}, {problem.geometry()}},
                        {.eps = 1});

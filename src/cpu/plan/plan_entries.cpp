@@ -70,6 +70,7 @@ class RowRanking {
         if (group[j] >= least) found_.push_back({group[j], static_cast<std::int64_t>(first + j)});
       }
     });
+    if (found_.size() < k) return none(k);  // Logarithms that are NaN: potentials / eps have overflowed.
     std::partial_sort(found_.begin(), at(found_, k), found_.end());
     return std::span(found_).first(k);
   }
