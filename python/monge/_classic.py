@@ -682,18 +682,27 @@ def emd(
     return (result.plan, _emd_log(result, center_dual)) if truth("log", log) else result.plan
 
 
-def _partial(a: Any, b: Any, M: Any, m: Any) -> ExactResult:
-    problem = matrix_problem(M, _weights(a), _weights(b))
-    if m is None:
-        sides = (problem.a, problem.b)
-        m = min(1.0 if side is None else float(on_host(side).sum(dtype=np.float64)) for side in sides)
-    return run_exact(problem, exact_options({"mass": m}, None, None))
+def _partial(a: Any, b: Any, M: Any, m: Any) -> tuple[ExactResult, Array]:
+    """The result and its value. Without m the mass, and by it the value, depends on the weights of a side."""
+    a, b = _weights(a), _weights(b)
+    problem = matrix_problem(M, a, b)
+    if m is not None:
+        result = run_exact(problem, exact_options({"mass": m}, None, None))
+        return result, result.value
+    sides = (problem.a, problem.b)
+    of_a, of_b = (1.0 if side is None else float(on_host(side).sum(dtype=np.float64)) for side in sides)
+    result = run_exact(problem, exact_options({"mass": min(of_a, of_b)}, None, None))
+    smaller = a if of_a <= of_b else b
+    if not requires_gradient(smaller):
+        return result, result.value
+    mass = smaller.sum()
+    return result, result.value + result.report.mass_price * (mass - mass.detach())
 
 
-def _partial_log(result: ExactResult) -> Log:
+def _partial_log(result: ExactResult, value: Array) -> Log:
     u, v = result.potentials
     warning = None if result.converged else result.report.message
-    log = {"cost": result.value, "partial_w_dist": result.value, "u": u, "v": v, "warning": warning}
+    log = {"cost": value, "partial_w_dist": value, "u": u, "v": v, "warning": warning}
     return log | {"result_code": int(result.converged)}
 
 
@@ -703,15 +712,15 @@ def partial_wasserstein(a: Any, b: Any, M: Any, m: float | None = None, nb_dummi
 
     Args:
         a, b, M: Weights and costs, as for :func:`solve_exact`; totals may differ, and empty weights are uniform.
-        m: The mass, > 0, by default the smaller total.
+        m: The mass, > 0, by default the smaller total, on which derivatives by the weights then depend.
         nb_dummies: Has no effect: the dustbin is one point.
         log: Adds a dictionary of `cost` (also as `partial_w_dist`), the potentials `u` and `v`, `warning` and
             `result_code`, 1 for a proved optimum.
 
     Errors are those of :func:`solve_exact`.
     """
-    result = _partial(a, b, M, m)
-    return (result.plan, _partial_log(result)) if truth("log", log) else result.plan
+    result, value = _partial(a, b, M, m)
+    return (result.plan, _partial_log(result, value)) if truth("log", log) else result.plan
 
 
 @calls(**_PARTIAL)
@@ -723,8 +732,8 @@ def partial_wasserstein2(
 
     Arguments and errors are those of :func:`partial_wasserstein`.
     """
-    result = _partial(a, b, M, m)
-    return (result.value, _partial_log(result) | {"T": result.plan}) if truth("log", log) else result.value
+    result, value = _partial(a, b, M, m)
+    return (value, _partial_log(result, value) | {"T": result.plan}) if truth("log", log) else value
 
 
 @calls(**_EMD)
@@ -746,6 +755,8 @@ def emd2(
     A matrix b (m, k) has k problems in its columns, and a list of results. With `return_matrix` the log has the plan,
     too, as `G`. Other arguments are those of :func:`emd`; `processes` has no effect.
     """
+    if isinstance(b, (list, tuple)):
+        b = np.asarray(b)
     columns = [b] if getattr(b, "ndim", 1) == 1 else [b[:, k] for k in range(b.shape[1])]
 
     def of(column: Any) -> Any:

@@ -216,6 +216,7 @@ def run(
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
     start: ExactResult | None = None,
+    warns: bool = True,
 ) -> ExactResult:
     """Solves a problem with the library's options."""
 
@@ -239,7 +240,7 @@ def run(
         if hasattr(interrupt, "result"):
             interrupt.result = result(interrupt.result)
         raise
-    if made.report.status in ("round_limit", "precision_limit"):
+    if warns and made.report.status in ("round_limit", "precision_limit"):
         warn(f"the exact solver has no proof: {made.report.message}")
     return result(made)
 
@@ -279,7 +280,7 @@ def solve_exact(
             (total variation) replace the constraints; inf keeps one. With one rho and M >= 0 mass moves only over pairs
             of cost 2 rho or less, P 1 <= a and P^T 1 <= b. The library's names are `penalty_a` and `penalty_b`.
         mass: Partial transport: the total of P, at most the smaller total, with P 1 <= a and P^T 1 <= b.
-            The report's `mass_price` is the derivative of the value by it.
+            The report's `mass_price` is the derivative of the value by it, from below.
         potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it. A start
             with entries above a thousand times the costs has no effect.
         start: A result of the same shape, a warm start: its pairs and, without `potentials_init`, its potentials. Each

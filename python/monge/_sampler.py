@@ -8,7 +8,7 @@ import numpy as np
 
 from ._arrays import Array, framework_of, on_host, read
 from ._assignment import linear_sum_assignment
-from ._exact import solve_exact
+from ._exact import run as run_exact
 from ._names import calls, number, shown, truth, whole
 from ._problem import costs, matrix_problem, solve_options
 from ._result import OTResult
@@ -150,7 +150,8 @@ class OTPlanSampler:
         host, (n, m) = on_host(cost), cost.shape
         if n != m or n > _ASSIGNED or self.mass < 1:
             share: Any = {"mass": self.mass} if self.mass < 1 else {}
-            i, j, mass = solve_exact(host, n_threads=self.num_threads, **share).pairs
+            problem = matrix_problem(host, None, None)
+            i, j, mass = run_exact(problem, share, n_threads=self.num_threads, warns=self.warn).pairs
             return i, j, mass
         i, j = linear_sum_assignment(host, n_threads=self.num_threads)
         return i, j, np.full(n, 1 / n)

@@ -482,7 +482,8 @@ def test_emd_is_pots() -> None:
     np.testing.assert_allclose(log["G"], plan)
     assert monge.emd2(a, 2 * b, M, check_marginals=False) == pytest.approx(cost, rel=1e-12)
     many = np.stack([b, np.full(20, 1 / 20)], 1)
-    np.testing.assert_allclose(monge.emd2(a, many, M), ot.emd2(a, many, M), rtol=1e-12)
+    for columns in (many, many.tolist()):
+        np.testing.assert_allclose(monge.emd2(a, columns, M), ot.emd2(a, many, M), rtol=1e-12)
     np.testing.assert_allclose(monge.emd(a, b, M, numThreads=1), plan, atol=1e-14)
     with pytest.raises(ValueError, match="check_marginals"):
         monge.emd(a, 2 * b, M)

@@ -1,6 +1,7 @@
 """Pairs of mini-batches from plans, with torchcfm's arguments."""
 
 import inspect
+import warnings
 
 import numpy as np
 import ot
@@ -54,6 +55,16 @@ def test_partial_plans_are_pots(rng):
     np.testing.assert_array_equal(whole.get_map(x0, x1), exact.get_map(x0, x1))
     with pytest.raises(ValueError, match="^X: a point of time 0 sends no mass by the method 'partial'"):
         sampler.sample_trajectory(np.stack([x0, x0 + 1], 1))
+
+
+def test_warn_is_for_exact_plans_too(rng):
+    # Three clusters, so far apart that rounding of the costs between them hides those within them.
+    x0, x1 = (np.repeat([[0.0], [1e6], [2e6]], size, 0) + 1e-3 * rng.random((3 * size, 1)) for size in (140, 133))
+    with pytest.warns(monge.ConvergenceWarning, match="no proof"):
+        plan = monge.OTPlanSampler("exact").get_map(x0, x1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.testing.assert_array_equal(monge.OTPlanSampler("exact", warn=False).get_map(x0, x1), plan)
 
 
 @pytest.mark.parametrize("normalize_cost", [False, True])
