@@ -117,7 +117,21 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
     }
     return values;
   };
-  return {read(names.f, f, marginals.a), read(names.g, g, marginals.b)};
+  return {read(names.f, f, marginals.a), read(names.g, g, marginals.b), names};
+}
+
+void require_digits(WarmStart const& potentials, Marginals const& marginals, double eps) {
+  // The rounding of a potential, half a unit in the last place, is then at most eps.
+  double const most = eps * 0x1p53;
+  auto const check = [&](char const* field, std::vector<double> const& values, std::vector<double> const& weight) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      require(weight[i] == 0 || std::abs(values[i]) <= most,
+              "{}: entry {} is {}; must be at most 2^53 eps, {:.3g}, in size, else the plan has no digits", field, i,
+              values[i], most);
+    }
+  };
+  check(potentials.names.f, potentials.f, marginals.a);
+  check(potentials.names.g, potentials.g, marginals.b);
 }
 
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice) {

@@ -25,19 +25,23 @@ struct ValidMarginals : Marginals {
   double mass() const { return std::max(total_a, total_b); }
 };
 
-/// Potentials to start from; empty for a cold start.
-struct WarmStart {
-  std::vector<double> f, g;
-};
 /// The names of potentials in messages.
 struct PotentialNames {
   char const* f = "f";
   char const* g = "g";
 };
+/// Potentials to start from; empty for a cold start.
+struct WarmStart {
+  std::vector<double> f, g;
+  PotentialNames names{};
+};
 /// Requires both potentials or neither, of the right sizes, with finite entries. A point of zero weight takes no part
 /// in sweeps and starts from 0: its potential may be +infinity, as in a plan where all its pairs are forbidden.
 WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals,
                                PotentialNames names = {});
+
+/// Requires potentials of which a plan at `eps` keeps digits.
+void require_digits(WarmStart const& potentials, Marginals const& marginals, double eps);
 
 /// The names of the weights in messages.
 struct WeightNames {

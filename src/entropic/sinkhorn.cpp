@@ -329,6 +329,18 @@ void refine(Backend const& backend, Runs const& runs) {
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
 }
 
+/// Whether symmetric sweeps transport a cloud to itself. Its operator keeps f = g. The rounding of two sides would part
+/// them, and sweeps hardly reduce their difference where the plan is nearly the identity (docs/math.md, section 14).
+bool meets_itself(SinkhornProblem const& problem) {
+  SolveOptions const& options = problem.options;
+  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
+  if (clouds == nullptr || !clouds->labels.empty() || options.schedule != Schedule::symmetric) return false;
+  if (options.method == Method::newton || options.method == Method::splr) return false;
+  MatrixView const &x = clouds->x, &y = clouds->y;
+  return x.data() == y.data() && x.type() == y.type() && x.rows() == y.rows() && x.row_stride() == y.row_stride() &&
+         problem.marginals.a == problem.marginals.b && options.penalty_a == options.penalty_b;
+}
+
 /// The plans of `given`: by a solve each if `solves`, otherwise of the potentials in `given`. Throws ProblemError.
 std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options,
                                bool solves) {
@@ -347,6 +359,10 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
+    if (solves && meets_itself(problems[i])) {
+      inputs[i].self = {problems[i].entropic.get(), Side::rows};
+      problems[i].entropic = std::move(backend.entropic_operators({&inputs[i], 1})[0]);
+    }
     begin(backend, problems[i], solves);
   });
   double const setup = watch.seconds();
@@ -452,6 +468,7 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
     mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   if (!problem.start.f.empty()) {
+    if (!solves) require_digits(problem.start, problem.marginals, problem.options.eps);
     problem.entropic->set_potentials(problem.start.f, problem.start.g);
     if (solves && problem.options.tolerance > 0 && penalties_of(problem.options).balanced())
       centre(*problem.entropic, problem.marginals);

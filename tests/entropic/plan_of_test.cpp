@@ -59,6 +59,9 @@ TEST_P(PlanOfCalls, say_what_is_missing) {
   EXPECT_EQ(call(g, g), "f: has 8 entries; must have 6");
   EXPECT_EQ(call(f, g, 0), "eps: is 0; must be > 0, or eps_relative in its place");
   EXPECT_EQ(call(f, g, 1e-311), "eps: is 1e-311; must be at least 2.23e-308, whose reciprocal is finite");
+  std::vector<double> const huge(8, 1e300);
+  EXPECT_EQ(call(f, huge),
+            "g: entry 0 is 1e+300; must be at most 2^53 eps, 9.01e+15, in size, else the plan has no digits");
   EXPECT_EQ(oracle::refusal_of([&] {
               plans_of(context(), std::vector<BatchProblem>{{problem.geometry(), {}, {}, f, g}, {problem.geometry()}},
                        {.eps = 1});
@@ -67,6 +70,9 @@ TEST_P(PlanOfCalls, say_what_is_missing) {
   DivergenceProblem divergence{problem.clouds(), problem.a, problem.b, {f, g}, {f, f}};
   EXPECT_EQ(oracle::refusal_of([&] { divergence_of(context(), divergence, {.eps = 1}); }),
             "f_bb: is missing; a plan of potentials needs both f_bb and g_bb");
+  divergence.bb = {g, huge};
+  EXPECT_EQ(oracle::refusal_of([&] { divergence_of(context(), divergence, {.eps = 1}); }),
+            "g_bb: entry 0 is 1e+300; must be at most 2^53 eps, 9.01e+15, in size, else the plan has no digits");
   divergence.bb = {g, f};
   EXPECT_EQ(oracle::refusal_of([&] { divergence_of(context(), divergence, {.eps = 1}); }),
             "g_bb: has 6 entries; must have 8");

@@ -53,6 +53,7 @@ def test_the_plan_of_a_solve(rng, precision, unbalanced):
         ({"g": None}, ValueError, "g: is missing; a plan of potentials needs both f and g"),
         ({"f": np.zeros(3)}, ValueError, "f: has 3 entries; must have 4"),
         ({"g": np.full(3, np.nan)}, ValueError, "g: entry 0 is nan; potentials must be"),
+        ({"f": np.full(4, 1e300)}, ValueError, r"f: entry 0 is 1e\+300; must be at most 2\^53 eps, 9.01e\+14, in size"),
         ({"reg": 0}, NotImplementedError, "reg: is 0; must be > 0"),
         ({"reg": None}, TypeError, "reg: is None; must be a number"),
         ({"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4"),
