@@ -139,7 +139,7 @@ def say_rounding(error: Exception, weights: Iterable[Any]) -> None:
 def shown(value: Any) -> str:
     """A wrong value as messages show it: the value where it is short, else its shape or type."""
     shape = getattr(value, "shape", None)
-    if isinstance(shape, tuple) and shape != ():
+    if isinstance(shape, tuple) and shape != () and hasattr(value, "dtype"):  # A result has a shape, too.
         return f"an array of shape {tuple(shape)}"
     text = repr(value)
     return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"

@@ -129,6 +129,7 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 _LABELS = ("labels_x", "labels_y", "label_cost")
 
 
+@calls(**CLOUDS)
 def _found(
     loss: str, x: Any, y: Any, a: Any, b: Any, others: Sequence[Any], costs: _Options, options: _Options
 ) -> tuple[float, Callable[[str], Any]]:

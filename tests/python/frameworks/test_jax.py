@@ -468,5 +468,11 @@ def test_a_wrong_warm_start_is_an_error():
     x = np.zeros((2, 2))
     with pytest.raises(TypeError, match=r"^potentials_init: has 3 entries; must be a pair of arrays \(f, g\)"):
         monge.jax.transport(x, x, reg=0.5, potentials_init=(x[0],) * 3)
+    with pytest.raises(TypeError, match="^potentials_init: is .*OTResult.*; must be a DivergenceResult, or arrays"):
+        monge.jax.sinkhorn_divergence(x, x, reg=0.5, potentials_init=monge.solve_sample(x, x, reg=0.5))
+    missing = np.full(len(x), np.nan)
+    for loss in (monge.jax.transport, monge.jax.sinkhorn_divergence):
+        with pytest.raises(Exception, match="potentials_init: f: entry 0 is nan"):  # JAX's, which quotes ours.
+            jax.block_until_ready(loss(x, x, reg=0.5, potentials_init=(missing, missing)))
     with pytest.raises(ValueError, match="^potentials_init: f_bb: has shape"):
         monge.jax.sinkhorn_divergence(x, x, reg=0.5, potentials_init=(x[0], x[0], x[0], np.zeros(3)))
