@@ -67,8 +67,11 @@ class Sheet:
         self.spent = {}
         begun, done = len(self.tables), True
         try:
-            with self.limit(self.seconds):
-                experiment(self)
+            try:
+                with self.limit(self.seconds):
+                    experiment(self)
+            finally:
+                self.finish_rows()
         except OutOfTime:
             print(f"(cut after {self.seconds:g} s: {experiment.__name__})", file=sys.stderr)
             for table in self.tables[begun:]:
@@ -76,10 +79,12 @@ class Sheet:
         except Exception:
             traceback.print_exc()
             done = False
-        for table in self.tables[begun:]:
-            table.finish_row()
         self.save()
         return done
+
+    def finish_rows(self):
+        for table in self.tables:
+            table.finish_row()
 
     @contextmanager
     def limit(self, seconds):
@@ -183,7 +188,8 @@ class Sheet:
         return self.tables[-1]
 
     def picture(self, name, title, draw, panels=1):
-        """`draw` takes a list of axes."""
+        """`draw` takes a list of axes. All rows of the tables are complete."""
+        self.finish_rows()
         figure, axes = plt.subplots(1, panels, figsize=(4.6 * panels, 3.6), layout="constrained", squeeze=False)
         draw(list(axes[0]))
         figure.suptitle(f"{title} ({self.machine})", fontsize=10)

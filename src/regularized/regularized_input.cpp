@@ -145,13 +145,15 @@ std::shared_ptr<SlopeTable const> read_slopes(Backend const& backend, MatrixView
   require(rows >= 1 && table.columns() == 2, "slopes: is {} x {}; must be k x 2, a mass and a slope in each row", rows,
           table.columns());
   validate_matrix("slopes", table, rows, 2, backend.device());
-  auto const column = [&](std::int64_t k, Bounds const& bounds, char const* must) {
+  auto const column = [&](std::int64_t k, char const* name, Bounds const& bounds) {
     char const* const data = static_cast<char const*>(table.data()) + k * size_of(table.type());
-    return read_values("slopes", backend, {data, table.type(), rows, table.row_stride(), table.device()}, rows, bounds,
-                       must);
+    std::vector<double> values = backend.read({data, table.type(), rows, table.row_stride(), table.device()});
+    for (std::size_t row = 0; row < values.size(); ++row)
+      require(bounds.contains(values[row]), "slopes: row {} has the {} {}; must be {}", row, name, values[row],
+              bounds.text_in_full());
+    return values;
   };
-  std::vector<double> const masses = column(0, kNotNegative, "masses must be");
-  std::vector<double> const slopes = column(1, at_least(0), "slopes must be");
+  std::vector<double> const masses = column(0, "mass", kNotNegative), slopes = column(1, "slope", at_least(0));
   require(masses[0] == 0, "slopes: row 0 has the mass {}; must be 0", masses[0]);
   for (std::size_t k = 0; k < masses.size(); ++k) {
     if (k > 0) {
@@ -243,12 +245,14 @@ CheckedRegularizedProblem checked_problem(Context const& context, RegularizedPro
   result.mass = marginals.total_a;
   result.terms = checked_terms(backend, problem.regularizer, shape);
   SeparableTerm const& separable = problem.regularizer.separable;
+  MatrixView const slopes = problem.regularizer.slopes;
+  require(!is_given(slopes) || !(separable.prox || separable.value || separable.conjugate),
+          "slopes: is given with separable; must be given without");
   if (separable.prox || separable.value || separable.conjugate) {
     check_separable(backend, problem.regularizer, options);
     result.terms.separable = std::make_shared<SeparableFunctions>(separable, result.mass, std::move(turn));
   }
-  if (MatrixView const slopes = problem.regularizer.slopes; is_given(slopes)) {
-    require(!result.terms.separable, "slopes: is given with separable; must be given without");
+  if (is_given(slopes)) {
     check_others("slopes", problem.regularizer);
     double const most = result.mass * std::min(std::ranges::max(result.p), std::ranges::max(result.q));
     result.terms.slopes = read_slopes(backend, slopes, most);
