@@ -1,5 +1,6 @@
 #include "exact_command.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <iterator>
 #include <memory>
@@ -45,11 +46,12 @@ void print_summary(CostRun const& run, ExactReport const& report, DeviceChoice c
                    std::string const& written) {
   print_line("problem", fmt::format("{} x {} {}", run.n, run.m, run.d ? "points" : "costs"));
   print_line("device", device_text(device));
-  print_line("status", fmt::format("{} after {} passes over all pairs", name(report.status), report.rounds));
+  print_line("status", fmt::format("{} after {} {} over all pairs", name(report.status), report.rounds,
+                                   report.rounds == 1 ? "pass" : "passes"));
   if (report.status != ExactStatus::optimal) print_line("", report.message);
   print_line("transport cost", value_text(report.transport_cost));
   if (report.value != report.transport_cost) print_line("with penalties", value_text(report.value));
-  if (report.transported_mass != report.mass)
+  if (std::abs(report.transported_mass - report.mass) > 1e-12 * report.mass)  // Above the rounding of sums.
     print_line("mass", fmt::format("{:.9g} transported", report.transported_mass));
   print_line("dual", value_text(report.dual));
   print_line("gap", fmt::format("{:.3g} (worst reduced cost {:.3g}, costs up to {:.3g})", report.gap,

@@ -203,8 +203,9 @@ class ExactResult(SparsePlanResult):
     def __repr__(self) -> str:
         n, m = self.shape
         report = self._report
+        passes = "1 pass" if report.rounds == 1 else f"{report.rounds} passes"
         return (
-            f"<ExactResult {n} x {m}: {report.status} after {report.rounds} passes, value {report.value:.6g}, "
+            f"<ExactResult {n} x {m}: {report.status} after {passes}, value {report.value:.6g}, "
             f"gap {report.gap:.1e}, {report.nonzeros} entries>"
         )
 

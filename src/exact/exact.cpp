@@ -848,8 +848,8 @@ class ExactSolve {
       case ExactStatus::precision_limit:
         return fmt::format(
             "The gap is {:.1e}, of which rounding hides up to {:.1e}, above a millionth of the cost of the plan, since "
-            "costs are up to {:.1e}; forbid the largest by inf.",
-            report_.gap, rounding, report_.cost_scale);
+            "costs are up to {:.1e}{}.",
+            report_.gap, rounding, report_.cost_scale, costs_.may_forbid() ? "; forbid the largest by inf" : "");
       case ExactStatus::round_limit:
         return "The limit of rounds was reached; allow more of them.";
       case ExactStatus::stopped:

@@ -22,9 +22,12 @@ POT = {
     **{name: ot.bregman for name in dir(monge) if name.startswith("empirical_sinkhorn")},
     **{name: ot.unbalanced for name in ("sinkhorn_unbalanced", "sinkhorn_unbalanced2")},
     "smooth_ot_dual": ot.smooth,
+    **{name: ot for name in ("emd", "emd2")},
+    **{name: ot.partial for name in ("partial_wasserstein", "partial_wasserstein2")},
 }
 OTHER_DEFAULTS = {
     "n_threads": (1, None),  # All cores.
+    "numThreads": (1, "max"),  # All cores.
     "max_iter": (1000, None),  # 10,000, of a stopping rule that is another.
     "tol": (1e-5, None),  # 1e-6, relative and of both marginals.
 }
