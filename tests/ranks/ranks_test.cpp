@@ -323,6 +323,16 @@ TEST(Ranks, ComputeRegularizedPlansEach) {
   });
 }
 
+/// 420,000 pairs keep three threads busy, so of five ranks two have no thread.
+TEST(Ranks, WithoutThreadsAddNothing) {
+  Problem const problem = make_problem({.n = 700, .m = 600, .d = 3});
+  for (int const ranks : {4, 5}) {
+    expect_bits_of_one_rank(ranks, [&](Context const& context) {
+      return solved(context, problem, {.eps_relative = 0.02, .tolerance = 0, .iterations = 20});
+    });
+  }
+}
+
 TEST(Ranks, SolveSmallProblemsWithoutMessages) {
   Problem const problem = make_problem({.n = 60, .m = 50, .d = 3});
   Meeting meeting(2);

@@ -133,12 +133,12 @@ template <class T>
 ColumnSums<T>::ColumnSums(std::int64_t columns, Team const& team)
     : padded_(padded_to_panel<T>(columns)),
       team_(team),
-      sums_(aligned_array<double>(team.own * padded_)),
+      sums_(aligned_array<double>(std::max(team.own, 1) * padded_)),  // A rank without threads sends zeros.
       of_ranks_(aligned_array<double>(team.ranks ? team.ranks->size() * padded_ : 0)) {}
 
 template <class T>
 void ColumnSums<T>::clear() {
-  std::fill_n(sums_.get(), team_.own * padded_, 0.0);
+  std::fill_n(sums_.get(), std::max(team_.own, 1) * padded_, 0.0);
 }
 
 /// Adds the other rows to the first.
