@@ -6,6 +6,7 @@
 
 #include <monge/monge.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace monge::python {
@@ -64,6 +65,13 @@ class Array {
 
 inline Array out(char const* field, nb::handle value) {
   return Array(field, value, Array::Access::write);
+}
+
+/// A NumPy array that owns the numbers.
+inline nb::ndarray<nb::numpy, double> to_numpy(std::vector<double> values) {
+  auto* const kept = new std::vector<double>(std::move(values));
+  nb::capsule const owner(kept, [](void* memory) noexcept { delete static_cast<std::vector<double>*>(memory); });
+  return {kept->data(), {kept->size()}, owner};
 }
 
 }  // namespace monge::python

@@ -52,9 +52,7 @@ class VectorFunction {
   template <class... Numbers>
   void operator()(std::span<double const> from, std::span<double> to, Numbers... numbers) const {
     nb::gil_scoped_acquire const lock;
-    auto* const copy = new std::vector<double>(from.begin(), from.end());
-    nb::capsule const owner(copy, [](void* values) noexcept { delete static_cast<std::vector<double>*>(values); });
-    nb::object const argument = nb::cast(nb::ndarray<nb::numpy, double>(copy->data(), {copy->size()}, owner));
+    nb::object const argument = nb::cast(to_numpy({from.begin(), from.end()}));
     nb::object const result = (*function_)(argument, numbers...);
     Array const array(field_, result);
     VectorView const values = array.vector();

@@ -1,6 +1,5 @@
 #include "report.hpp"
 
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -16,6 +15,8 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "arrays.hpp"
 
 namespace monge::python {
 namespace {
@@ -252,12 +253,6 @@ nb::class_<Record> bind_record(nb::module_& module, char const* name, char const
   return type;
 }
 
-nb::ndarray<nb::numpy, double> to_array(std::vector<double>&& values) {
-  auto* const kept = new std::vector<double>(std::move(values));
-  nb::capsule const owner(kept, [](void* memory) noexcept { delete static_cast<std::vector<double>*>(memory); });
-  return {kept->data(), {kept->size()}, owner};
-}
-
 auto potentials_of(Progress const& progress) {
   if (!progress.potentials)
     throw std::runtime_error("potentials: the progress function has returned; must be read while it runs");
@@ -265,7 +260,7 @@ auto potentials_of(Progress const& progress) {
     nb::gil_scoped_release const released;  // Other ranks may be threads of this process.
     return progress.potentials();
   }();
-  return std::pair(to_array(std::move(present.f)), to_array(std::move(present.g)));
+  return std::pair(to_numpy(std::move(present.f)), to_numpy(std::move(present.g)));
 }
 
 /// A report of a solve, with its history of checks; both can be pickled.

@@ -142,6 +142,13 @@ ValidMarginals marginals_of(Backend const& backend, VectorView a, VectorView b, 
   return marginals;
 }
 
+/// The largest potential of the first `size` points, of those with mass; -infinity if none has mass.
+double largest_with_mass(std::vector<Mass> const& masses, std::vector<double> const& potentials, std::int64_t size) {
+  double largest = -kInfinity;
+  for (std::size_t i = 0; i < at(size); ++i) largest = masses[i] > 0 ? std::max(largest, potentials[i]) : largest;
+  return largest;
+}
+
 class ExactSolve {
  public:
   ExactSolve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, ExactOptions const& options)
@@ -238,7 +245,8 @@ class ExactSolve {
   /// The gap of the plan, the rounding of reduced costs in it, and how much an optimal plan may have.
   struct Proof {
     double gap, rounding, allowed;
-    /// The plan costs at most this more than the optimum. `hidden` is what the rounding of the pass may hide.
+    /// An upper bound of the cost of the plan above the optimum. `hidden` bounds the error of the dual value that the
+    /// rounding of the pass makes.
     double bound(double hidden) const { return gap + rounding + hidden; }
     bool holds(double hidden) const { return bound(hidden) <= allowed; }
   };
@@ -379,10 +387,7 @@ class ExactSolve {
   /// number on both sides of it. No column is above what its price allows.
   void read_potentials() {
     v_ = simplex_.v();
-    double largest = -kInfinity;
-    for (std::size_t j = 0; j < at(m_); ++j) {
-      if (masses_.b[j] > 0) largest = std::max(largest, v_[j]);
-    }
+    double const largest = largest_with_mass(masses_.b, v_, m_);
     for (std::size_t j = 0; j < at(m_); ++j) {
       if (masses_.b[j] == 0) v_[j] = largest;  // So that a pass has no larger range.
     }
@@ -748,16 +753,12 @@ class ExactSolve {
     g_.push_back(dustbin_);
   }
 
-  /// Partial transport of all mass of a side: one side of the dustbin has no mass, and any potential below a limit. The
-  /// least price of mass that is optimal, for which both sides of the dustbin have the same potential.
+  /// In partial transport of all mass of a side, one side of the dustbin has no mass. Its potential may then be any
+  /// number below a limit. Takes the least price of mass that is optimal, and gives both sides of the dustbin the same
+  /// potential.
   void split_mass_price() {
     if (!is_partial(options_) || (masses_.a[at(n_)] > 0 && masses_.b[at(m_)] > 0)) return;
-    auto const largest = [](std::vector<Mass> const& masses, std::vector<double> const& potentials, std::int64_t size) {
-      double most = -kInfinity;
-      for (std::size_t i = 0; i < at(size); ++i) most = masses[i] > 0 ? std::max(most, potentials[i]) : most;
-      return most;
-    };
-    double const most_f = largest(masses_.a, f_, n_), most_g = largest(masses_.b, g_, m_);
+    double const most_f = largest_with_mass(masses_.a, f_, n_), most_g = largest_with_mass(masses_.b, g_, m_);
     double const half = (most_f + most_g) / 2;
     for (double& potential : f_) potential += half - most_f;
     for (double& potential : g_) potential += half - most_g;

@@ -45,17 +45,20 @@ class RanksProgram : public Program {
     return {"solve", path("x.npy"), path("y.npy"), "--out",    path(out), "--eps",
             eps,     "--threads",   threads,       "--device", "cpu"};
   }
+  /// `outcome` is of solve("result", "0.1", "1") on two ranks. One process with two threads has the same results.
+  void expect_results_of_one_process(Outcome const& outcome) const {
+    EXPECT_EQ(run(solve("alone", "0.1", "2")).code, 0);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.err, "");
+    EXPECT_THAT(outcome.out, HasSubstr("(2 ranks)"));
+    EXPECT_EQ(outcome.out.find("status"), outcome.out.rfind("status"));  // One rank prints.
+    for (char const* const name : {"f.npy", "g.npy", "map.npy"})
+      EXPECT_EQ(contents(path(fmt::format("result/{}", name))), contents(path(fmt::format("alone/{}", name)))) << name;
+  }
 };
 
 TEST_F(RanksProgram, StartsARankForEachDevice) {
-  EXPECT_EQ(run(solve("alone", "0.1", "2")).code, 0);
-  Outcome const outcome = run_two(solve("result", "0.1", "1"));
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out, HasSubstr("(2 ranks)"));
-  EXPECT_EQ(outcome.out.find("status"), outcome.out.rfind("status"));  // One rank prints.
-  for (char const* const name : {"f.npy", "g.npy", "map.npy"})
-    EXPECT_EQ(contents(path(fmt::format("result/{}", name))), contents(path(fmt::format("alone/{}", name)))) << name;
+  expect_results_of_one_process(run_two(solve("result", "0.1", "1")));
 }
 
 TEST_F(RanksProgram, HasOneErrorOfAllRanks) {
@@ -119,14 +122,7 @@ class RanksProgramOfMpi : public RanksProgram {
 };
 
 TEST_F(RanksProgramOfMpi, HasTheResultsOfOneProcess) {
-  EXPECT_EQ(run(solve("alone", "0.1", "2")).code, 0);
-  Outcome const outcome = run_ranks(2, solve("result", "0.1", "1"));
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  EXPECT_THAT(outcome.out, HasSubstr("(2 ranks)"));
-  EXPECT_EQ(outcome.out.find("status"), outcome.out.rfind("status"));  // One rank prints.
-  for (char const* const name : {"f.npy", "g.npy", "map.npy"})
-    EXPECT_EQ(contents(path(fmt::format("result/{}", name))), contents(path(fmt::format("alone/{}", name)))) << name;
+  expect_results_of_one_process(run_ranks(2, solve("result", "0.1", "1")));
   EXPECT_EQ(nlohmann::json::parse(contents(path("result/report.json")))["ranks"], 2);
 }
 

@@ -77,8 +77,7 @@ void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& que
 
 void order_logits(float* logits, std::int64_t size, cudaStream_t stream) {
   std::int64_t const groups = size / 16;
-  unsigned const blocks = static_cast<unsigned>((groups - 1) / kPackThreads + 1);
-  order_logits_kernel<<<blocks, kPackThreads, 0, stream>>>(logits, groups);
+  order_logits_kernel<<<divided_up(groups, kPackThreads), kPackThreads, 0, stream>>>(logits, groups);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
