@@ -21,11 +21,12 @@ void add_checkpoint_options(CLI::App& command, CheckpointOptions& options);
 
 class Checkpoints {
  public:
-  /// Those of one problem are in the folder of the options, those of a batch in its folders of these names. Throws
-  /// Error unless the folders can be written.
+  /// The checkpoints of one problem are in the folder of the options. A batch has a subfolder there for each problem,
+  /// with these names. Throws Error unless the folders can be written.
   explicit Checkpoints(CheckpointOptions const& options, std::vector<std::string> const& names = {""});
 
-  /// Counts the check of the problem. Every few of them replace f.npy and g.npy, of which no reader sees a part.
+  /// Counts the checks of the problem. At each `every`-th check new files replace f.npy and g.npy. A reader sees the
+  /// old file or the new file, never a part of one.
   void note(Progress const& progress);
 
  private:

@@ -47,7 +47,7 @@ int count_gpus() {
   return process > 0 && waitpid(process, &status, 0) == process && WIFEXITED(status) ? WEXITSTATUS(status) : 0;
 }
 
-/// The devices of cuda:all or of a list like cuda:0,1, of which each is for a rank.
+/// The devices that cuda:all or a list like cuda:0,1 names. Each device is for one rank.
 std::vector<Device> devices_named(std::string const& text) {
   std::vector<Device> named;
   bool const all = text == "cuda:all";

@@ -13,8 +13,8 @@ struct DeviceChoice {
 };
 
 /// `text` is auto, cpu, cuda (the first device) or cuda:N; or cuda:all or a list of devices, which starts a rank for
-/// each. `threads` is for the CPU; 0 takes all cores. With several
-/// ranks it is the CPUs of all, `threads` each, and `rank_limit` their Communicator::limit. Throws Error.
+/// each device. `threads` is for the CPU; 0 takes all cores. Of several ranks on CPUs each takes `threads` threads.
+/// `rank_limit` is Communicator::limit. Throws Error.
 DeviceChoice choose_device(std::string const& text, int threads, double rank_limit);
 
 /// "cpu: AVX3, 2 threads (auto: no CUDA device)", for summaries.

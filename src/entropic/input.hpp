@@ -40,7 +40,7 @@ struct WarmStart {
 WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals,
                                PotentialNames names = {});
 
-/// Requires potentials of which a plan at `eps` keeps digits.
+/// Refuses potentials so large that their rounding exceeds `eps`: a plan of them would have no correct digit.
 void require_digits(WarmStart const& potentials, Marginals const& marginals, double eps);
 
 /// The names of the weights in messages.

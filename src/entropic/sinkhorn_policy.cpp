@@ -470,9 +470,9 @@ double SinkhornPolicy::seen_rate() const {
                   std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration)));
 }
 
-/// The number of plain sweeps up to the next check, at most `usual`. A check before `usual`
-/// is worth its wait if the sweeps that it is foreseen to save take longer. Slow modes emerge later, so more sweeps may
-/// be needed than are foreseen.
+/// The number of plain sweeps up to the next check, at most `usual`. A check before `usual` is worth its wait if the
+/// sweeps that it is foreseen to save take longer. Slow modes emerge later, so more sweeps may be needed than are
+/// foreseen.
 int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || last_sweep_.eps != options_.eps) return usual;
   if (is_self_) return std::min(usual, precision_ == Precision::float64 ? 1 : kSelfPatience);
@@ -515,8 +515,8 @@ double SinkhornPolicy::logit_rounding(double eps) const {
 /// Whether sweeps have come to errors that rounding stops, on the way to a tolerance out of its reach: errors that a
 /// certificate has measured, or else foreseen ones. A measure to itself, whose plan may be close to a permutation, has
 /// the whole rounding of a logit in its error. Schedules other than overrelaxed fall too slowly from the usual floor to
-/// the least to leave it to float64. Overrelaxed sweeps see the rounding of all sweeps, 1 / (2 - omega) times that of
-/// one.
+/// the least to leave it to float64. In overrelaxed sweeps the rounding errors of all sweeps add up to 1 / (2 - omega)
+/// times the rounding error of one sweep.
 bool SinkhornPolicy::foresees_floor() const {
   if (!may_refine() || options_.tolerance == 0) return false;
   if (rounding_) return bound() <= *rounding_ / (2 - last_sweep_.relaxation);

@@ -670,7 +670,8 @@ TEST(SinkhornPolicyTest, float64_tells_slow_sweeps_from_rounding) {
   }
 }
 
-/// A plain sweep leaves the columns exact, so their error in float64 is that of rounding.
+/// After a plain sweep the column sums are exact but for rounding. A column error that float64 finds is therefore the
+/// rounding error of the sweep.
 TEST(SinkhornPolicyTest, columns_of_a_certificate_tell_that_the_tolerance_is_below_rounding) {
   for (Precision const precision : {Precision::automatic, Precision::float32}) {
     for (double const columns : {0.49, 0.51}) {

@@ -645,7 +645,8 @@ TEST(Exact, CostsOfZeroAreProved) {
   }
 }
 
-// The reciprocal of eps, of which the entropic start is made, is finite, and the pass has a unit below all costs.
+// The entropic start uses 1 / eps, which must be finite. The pass measures costs in a unit, which must be below all
+// costs.
 TEST(Exact, CostsMayBeTiny) {
   std::int64_t const n = 400, m = 420;
   Random random(0);

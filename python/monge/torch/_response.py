@@ -88,7 +88,7 @@ class Response:
             for by, term, of_other, diagonal in zip((by_f, by_g), terms, (of_w, of_u), diagonals)
         ]
         norm, of_terms, residual = (float(v.norm() + w.norm()) for v, w in ((by_f, by_g), terms, lacking))
-        # The products are those of a plan of rounded entries: the residual is known up to the rounding of the terms.
+        # The products round the entries of the plan. The true residual may be larger by the rounding of the terms.
         unit, size = _UNIT[precision], float(size)
         residual += unit * of_terms
         is_free = precision == "float32" and result._options.get("precision", "auto") == "auto"
