@@ -42,7 +42,11 @@ templates_path = ["templates"]
 highlight_language = "none"  # Of blocks that name no language: formulas.
 nitpicky = True
 suppress_warnings = ["duplicate_declaration.cpp"]  # Each header opens the namespace.
-nitpick_ignore_regex = [("cpp:.*", ".*"), ("py:.*", r"monge\._core\..*")]
+nitpick_ignore_regex = [
+    ("cpp:.*", ".*"),
+    ("py:.*", r"monge\._core\..*"),
+    ("py:class", r".*numpy\.ndarray\[dtype=.*"),  # The types of arrays in signatures by nanobind are no names.
+]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
