@@ -37,6 +37,7 @@ DataType Array::type() const {
 }
 
 void const* Array::data() const {
+  if (mapped) return mapped.get();
   return std::visit([](auto const& mine) { return static_cast<void const*>(mine.data()); }, values);
 }
 

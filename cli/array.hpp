@@ -1,6 +1,7 @@
 // Array: the numbers of a file, in host memory.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -23,6 +24,7 @@ struct Array {
   std::vector<std::int64_t> shape;  ///< One to three entries.
   std::variant<std::vector<double>, std::vector<float>, std::vector<Half>> values;
   bool by_columns = false;  ///< A matrix whose columns follow one another; otherwise values are row-major.
+  std::shared_ptr<void const> mapped = {};  ///< A matrix of the same type that lies in a file, in place of the values.
 
   DataType type() const;
   void const* data() const;

@@ -1,12 +1,18 @@
 #include "array_file.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <new>
 #include <string_view>
 
@@ -40,13 +46,18 @@ void write_numbers(std::filesystem::path const& path, Numbers const& numbers) {
   close(out, path);
 }
 
+std::string extension_of(std::filesystem::path const& path) {
+  std::string extension = path.extension().string();
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return extension;
+}
+
 /// Reads .npy by `read` and text by `parse`. Both get the name "field: path" for their messages.
 template <class Read, class Parse>
 auto read_numbers(std::string const& field, std::filesystem::path const& path, Read const& read, Parse const& parse) {
   std::string const name = fmt::format("{}: {}", field, path.string());
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return std::tolower(c); });
+  std::string const extension = extension_of(path);
   bool const npy = extension == ".npy";
   if (!npy && extension != ".csv" && extension != ".tsv" && extension != ".txt") {
     throw Error(ErrorCode::input_output,
@@ -86,9 +97,26 @@ IndexArray whole_numbers(Array const& table, std::string const& name) {
 
 }  // namespace
 
-Array read_array(std::string const& field, std::filesystem::path const& path, Order order) {
-  return read_numbers(
-      field, path, [&](std::istream& in, std::string const& name) { return read_npy(in, name, order); }, parse_csv);
+Array read_array(std::string const& field, std::filesystem::path const& path) {
+  return read_numbers(field, path, read_npy, parse_csv);
+}
+
+std::optional<Array> map_matrix(std::string const& field, std::filesystem::path const& path) {
+  if (extension_of(path) != ".npy") return std::nullopt;
+  using Found = std::optional<NpyMatrix>;
+  Found found = read_numbers(field, path, find_npy_matrix, [](auto const&...) { return Found(); });
+  if (!found) return std::nullopt;
+  std::size_t const bytes = static_cast<std::size_t>(found->begin + found->bytes);
+  int const file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* const memory = file < 0 ? MAP_FAILED : ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, file, 0);
+  int const error = errno;
+  if (file >= 0) ::close(file);
+  if (memory == MAP_FAILED)
+    throw Error(ErrorCode::input_output,
+                fmt::format("{}: {}: cannot be mapped: {}", field, path.string(), std::strerror(error)));
+  std::shared_ptr<void const> const whole(memory, [bytes](void const* of) { ::munmap(const_cast<void*>(of), bytes); });
+  found->array.mapped = {whole, static_cast<std::byte const*>(memory) + found->begin};
+  return std::move(found->array);
 }
 
 IndexArray read_index_array(std::string const& field, std::filesystem::path const& path) {

@@ -88,8 +88,8 @@ int diverge_files(Arguments arguments) {
   progress.show("reading");
   Stopwatch watch;
   GeometryInput const in = read_geometry(run, arguments.geometry);
-  std::optional<Array> const xx = read_optional_input(run, "cost_xx", arguments.cost_xx, Order::as_stored);
-  std::optional<Array> const yy = read_optional_input(run, "cost_yy", arguments.cost_yy, Order::as_stored);
+  std::optional<Array> const xx = read_optional_costs(run, "cost_xx", arguments.cost_xx);
+  std::optional<Array> const yy = read_optional_costs(run, "cost_yy", arguments.cost_yy);
   std::optional<Array> const a = read_optional_input(run, "a", arguments.a);
   std::optional<Array> const b = read_optional_input(run, "b", arguments.b);
   DivergenceProblem problem;

@@ -79,15 +79,13 @@ void check_geometry(GeometryArguments const& given) {
 }
 
 GeometryInput read_geometry(Run& run, GeometryArguments const& given) {
-  auto const read = [&](char const* field, std::string const& path, Order order = Order::rows) {
-    return read_optional_input(run, field, path, order);
-  };
+  auto const read = [&](char const* field, std::string const& path) { return read_optional_input(run, field, path); };
   auto const read_labels = [&](char const* field, std::string const& path) {
     return path.empty() ? std::nullopt : std::optional(read_index_input(run, field, path));
   };
   return {.x = read("x", given.x),
           .y = read("y", given.y),
-          .cost = read("cost", given.cost, Order::as_stored),
+          .cost = read_optional_costs(run, "cost", given.cost),
           .label_cost = read("label_cost", given.label_cost),
           .labels_x = read_labels("labels_x", given.labels_x),
           .labels_y = read_labels("labels_y", given.labels_y),

@@ -163,8 +163,7 @@ void swap_bytes(std::vector<T>& values) {
 }
 
 template <class T>
-std::vector<T> read_values(std::istream& in, std::string const& name, Header const& header, std::int64_t count,
-                           bool by_columns) {
+std::vector<T> read_values(std::istream& in, std::string const& name, Header const& header, std::int64_t count) {
   std::vector<T> values;
   try {
     values.resize(static_cast<std::size_t>(count));
@@ -172,7 +171,7 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
       in.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size() * sizeof(T)));
       if (!in) fail(name, "could not be read to its end");
     };
-    if (header.fortran_order && header.shape.size() > 1 && !by_columns) {
+    if (header.fortran_order && header.shape.size() > 1) {
       // The file holds lines along the first dimension. From one line to the next the second index runs fastest.
       std::vector<std::int64_t> const& shape = header.shape;
       std::int64_t const stride = count > 0 ? count / shape[0] : 0;
@@ -272,7 +271,21 @@ std::int64_t count_values(Preamble const& preamble, std::string const& name, std
 
 }  // namespace
 
-Array read_npy(std::istream& in, std::string const& name, Order order) {
+std::optional<NpyMatrix> find_npy_matrix(std::istream& in, std::string const& name) {
+  Preamble const preamble = read_preamble(in, name);
+  Header const& header = preamble.header;
+  std::string_view const type = preamble.type();
+  std::int64_t const item = type == "f4" ? 4 : type == "f8" ? 8 : 0;
+  bool const native = header.descr[0] == '=' || header.descr[0] == kNativeOrder;
+  if (item == 0 || !native || header.shape.size() != 2 || preamble.header_end % item != 0) return std::nullopt;
+  std::int64_t const count = count_values(preamble, name, item);
+  if (count == 0) return std::nullopt;
+  Array array{header.shape, {}, header.fortran_order};
+  if (item == 4) array.values = std::vector<float>();
+  return NpyMatrix{std::move(array), preamble.header_end, count * item};
+}
+
+Array read_npy(std::istream& in, std::string const& name) {
   Preamble const preamble = read_preamble(in, name);
   Header const& header = preamble.header;
   std::string_view const type = preamble.type();
@@ -282,13 +295,13 @@ Array read_npy(std::istream& in, std::string const& name, Order order) {
          printable(header.descr));
   }
   std::int64_t const count = count_values(preamble, name, item);
-  Array array{header.shape, {}, order == Order::as_stored && header.fortran_order && header.shape.size() == 2};
+  Array array{header.shape, {}};
   if (item == 2) {
-    array.values = read_values<Half>(in, name, header, count, array.by_columns);
+    array.values = read_values<Half>(in, name, header, count);
   } else if (item == 4) {
-    array.values = read_values<float>(in, name, header, count, array.by_columns);
+    array.values = read_values<float>(in, name, header, count);
   } else {
-    array.values = read_values<double>(in, name, header, count, array.by_columns);
+    array.values = read_values<double>(in, name, header, count);
   }
   return array;
 }
@@ -302,12 +315,12 @@ IndexArray read_index_npy(std::istream& in, std::string const& name) {
   if (item == 0)
     fail(name, "has dtype '{}'; must be int32 ('<i4'), int64 ('<i8') or bool ('|b1')", printable(header.descr));
   std::int64_t const count = count_values(preamble, name, item);
-  if (item == 8) return {header.shape, read_values<std::int64_t>(in, name, header, count, false)};
+  if (item == 8) return {header.shape, read_values<std::int64_t>(in, name, header, count)};
   if (is_bool) {
-    std::vector<char> const values = read_values<char>(in, name, header, count, false);
+    std::vector<char> const values = read_values<char>(in, name, header, count);
     return {header.shape, {values.begin(), values.end()}};
   }
-  std::vector<std::int32_t> const values = read_values<std::int32_t>(in, name, header, count, false);
+  std::vector<std::int32_t> const values = read_values<std::int32_t>(in, name, header, count);
   return {header.shape, {values.begin(), values.end()}};
 }
 

@@ -2,6 +2,7 @@
 // bool; C or Fortran order, up to 3-D.
 #pragma once
 #include <istream>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -9,15 +10,16 @@
 
 namespace monge::cli {
 
-/// The order of the values in memory.
-enum class Order {
-  rows,
-  as_stored,  ///< A matrix in Fortran order stays so: Array::by_columns.
-};
-
 /// Reads the whole of a seekable stream. `name` opens every message. Throws Error (input_output); memory is reserved
 /// only after the header has been checked against the length of the stream.
-Array read_npy(std::istream& in, std::string const& name, Order order = Order::rows);
+Array read_npy(std::istream& in, std::string const& name);
+/// A matrix without its values, which follow one another from the byte `begin` of the stream on, in either order.
+struct NpyMatrix {
+  Array array;
+  std::int64_t begin = 0, bytes = 0;
+};
+/// None where the values cannot be used as they lie there.
+std::optional<NpyMatrix> find_npy_matrix(std::istream& in, std::string const& name);
 /// The same for whole numbers; true and false are 1 and 0.
 IndexArray read_index_npy(std::istream& in, std::string const& name);
 

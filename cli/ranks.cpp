@@ -10,12 +10,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <monge/error.hpp>
+#include <monge/ranks.hpp>
 
 #include "exit_code.hpp"
 #ifdef MONGE_HAVE_MPI
@@ -115,6 +117,15 @@ LocalRank local_rank() {
   MPI_Comm_free(&machine);
 #endif
   return local;
+}
+
+std::string of_first_rank(std::function<std::string()> const& text) {
+  // Files take as long as they take; a rank that ends meanwhile takes the others with it.
+  static std::optional<Communicator> const ranks = communicator(1e6);
+  if (!ranks) return {};
+  std::string const mine = is_first_rank() ? text() : std::string();
+  std::vector<char> const all = gather_rows(*ranks, std::span<char const>(mine)).all;
+  return {all.begin(), all.end()};
 }
 
 void end_ranks() {

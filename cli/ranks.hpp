@@ -1,5 +1,6 @@
 // The processes that share the work, if there are several: mpirun has started them, or this program does.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,8 @@ struct LocalRank {
   int rank = 0, size = 1;
 };
 LocalRank local_rank();
+/// The text of rank 0, on every rank. Calls `text` on rank 0 of several alone; all ranks make the call.
+std::string of_first_rank(std::function<std::string()> const& text);
 /// After the work.
 void end_ranks();
 /// Prints the line of an error, with the number of the rank if there are several, which it then ends.

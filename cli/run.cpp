@@ -1,13 +1,36 @@
 #include "run.hpp"
 
 #include <cmath>
+#include <sstream>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "array_file.hpp"
 #include "interrupt.hpp"
+#include "npy.hpp"
+#include "ranks.hpp"
 
 namespace monge::cli {
+namespace {
+
+/// What `read` returns on the first rank. It goes to the other ranks as the contents of a .npy file.
+template <class Read, class Parse>
+auto read_on_first_rank(Read const& read, Parse const& parse) {
+  if (is_first_rank()) {
+    auto numbers = read();
+    of_first_rank([&] {
+      std::ostringstream out;
+      write_npy(out, numbers);
+      return out.str();
+    });
+    return numbers;
+  }
+  std::istringstream in(of_first_rank({}));
+  return parse(in);
+}
+
+}  // namespace
 
 DeviceChoice begin_run(Run& run, RunArguments const& arguments) {
   leave_on_interrupt();
@@ -17,18 +40,27 @@ DeviceChoice begin_run(Run& run, RunArguments const& arguments) {
   return device;
 }
 
-Array read_input(Run& run, char const* field, std::string const& path, Order order) {
+Array read_input(Run& run, char const* field, std::string const& path) {
   run.files[field] = path;
-  return read_array(field, path, order);
+  return read_on_first_rank([&] { return read_array(field, path); },
+                            [&](std::istream& in) { return read_npy(in, path); });
 }
 
 IndexArray read_index_input(Run& run, char const* field, std::string const& path) {
   run.files[field] = path;
-  return read_index_array(field, path);
+  return read_on_first_rank([&] { return read_index_array(field, path); },
+                            [&](std::istream& in) { return read_index_npy(in, path); });
 }
 
-std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path, Order order) {
-  return path.empty() ? std::nullopt : std::optional(read_input(run, field, path, order));
+std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path) {
+  return path.empty() ? std::nullopt : std::optional(read_input(run, field, path));
+}
+
+std::optional<Array> read_optional_costs(Run& run, char const* field, std::string const& path) {
+  if (path.empty()) return std::nullopt;
+  run.files[field] = path;
+  std::optional<Array> mapped = map_matrix(field, path);
+  return mapped ? std::move(mapped) : read_input(run, field, path);
 }
 
 std::string passes_text(Report const& report) {

@@ -10,7 +10,6 @@
 
 #include "array.hpp"
 #include "device_choice.hpp"
-#include "npy.hpp"
 
 namespace monge::cli {
 
@@ -32,12 +31,13 @@ struct Run {
 
 /// Chooses the device, and notes it and the arguments. From here on Ctrl-C ends the program. Throws Error.
 DeviceChoice begin_run(Run& run, RunArguments const& arguments);
-/// Reads an input and notes its file. Throws Error.
-Array read_input(Run& run, char const* field, std::string const& path, Order order = Order::rows);
+// These note the file of the input. Of several ranks the first reads it, for all. They throw Error.
+Array read_input(Run& run, char const* field, std::string const& path);
 IndexArray read_index_input(Run& run, char const* field, std::string const& path);
 /// None where there is no path.
-std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path,
-                                         Order order = Order::rows);
+std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path);
+/// The same for costs, which stay in their file if they can: each rank then reads its share alone.
+std::optional<Array> read_optional_costs(Run& run, char const* field, std::string const& path);
 
 /// "1 sweep", "12 passes".
 std::string passes_text(Report const& report);

@@ -65,7 +65,7 @@ class Context {
   /// with equal inputs and options, and gets the same results, with equal bits. A rank that has other inputs, is in
   /// another call or leaves a call by an exception ends this call on all ranks with one error. If a rank makes no call,
   /// the call of the other ranks ends at the time limit of the communicator. The answer of a callback on rank 0 counts
-  /// on all ranks.
+  /// on all ranks. Large cost matrices are compared by pieces.
   /// docs/scale.md says which work the ranks share. Throws invalid_argument where ranks differ in threads, version or
   /// instruction set.
   static Context distributed(Communicator communicator, int threads = 0);

@@ -15,6 +15,7 @@
 #include <monge/options.hpp>
 #include <monge/plan.hpp>
 #include <monge/projection.hpp>
+#include <monge/ranks.hpp>
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 #include <monge/solver.hpp>

@@ -2,18 +2,86 @@
 
 import contextlib
 import functools
+import math
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from . import _core
-from ._arrays import asked_device, cuda_place
+from ._arrays import asked_device, cuda_place, framework_of
 from ._shared import Shared, shared
+
+Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
+
+
+class Ranks:
+    """The processes of :func:`distributed`, for rows of which each has its own.
+
+    Attributes:
+        rank: The number of this process, from 0.
+        size: The number of processes.
+    """
+
+    def __init__(self, rank: int, size: int, gather: Gather) -> None:
+        self.rank, self.size, self._gather = rank, size, gather
+
+    def rows(self, n: int) -> slice:
+        """The share of this rank in n rows."""
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
+
+    def gather_rows(self, own: Any) -> tuple[Any, slice]:
+        """The rows of all ranks, in their order, and which of them are those of this rank.
+
+        All ranks call it. A tensor of PyTorch that follows gradients passes them to the own rows.
+
+        >>> x, own = ranks.gather_rows(x_own)                           # doctest: +SKIP
+        >>> result = monge.solve_sample(x, y, reg=0.5)                  # doctest: +SKIP
+        >>> f_own = result.potential_a[own]                             # doctest: +SKIP
+
+        Args:
+            own: An array with any number of rows, also none.
+
+        Raises:
+            ValueError: Ranks differ in the shape of a row or in the type of a number.
+        """
+        framework = framework_of(own)
+        mine = np.ascontiguousarray(framework.on_host(own))
+        if mine.ndim == 0:
+            raise ValueError("own: is a number; must have rows")
+        kind = f"{mine.shape[1:]} of {mine.dtype}"
+        counts, kinds = np.empty((self.size, 1), np.int64), np.empty((self.size, 1), "S96")
+        self._all(np.array([len(mine)], np.int64), counts, [1] * self.size)
+        self._all(np.array([kind], "S96"), kinds, [1] * self.size)
+        for rank, other in enumerate(kinds[:, 0]):
+            if other != kinds[0, 0]:
+                first = kinds[0, 0].decode()
+                raise ValueError(f"own: rank {rank} has rows {other.decode()}; must be {first} as rank 0")
+        places = _places(counts[:, 0].tolist())
+        rows = slice(places[self.rank], places[self.rank + 1])
+        found = np.empty((places[-1], *mine.shape[1:]), mine.dtype)
+        self._all(mine, found, counts[:, 0].tolist())
+        whole = framework.array(found, framework.dtype_name(own), framework.device(own))
+        if getattr(own, "requires_grad", False):
+            torch = sys.modules["torch"]
+            whole = torch.cat([whole[: rows.start], own, whole[rows.stop :]])
+        return whole, rows
+
+    def _all(self, mine: np.ndarray[Any, Any], every: np.ndarray[Any, Any], counts: list[int]) -> None:
+        """Gathers rows of numbers, `counts` of each rank."""
+        size = every.itemsize * math.prod(every.shape[1:])
+        self._gather(_bytes_of(mine), _bytes_of(every), [count * size for count in counts])
+
+
+def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+    return memoryview(array.reshape(-1).view(np.uint8))  # type: ignore[arg-type]
 
 
 @contextlib.contextmanager
-def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, device: Any = "cpu") -> Iterator[None]:
+def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, device: Any = "cpu") -> Iterator[Ranks]:
     """Within it the processes of `group`, the ranks, share the work of every call on the CPU, or on a GPU each.
 
     Every rank makes the same calls with the same arguments and gets the same results, with equal bits. A rank that has
@@ -24,6 +92,11 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, devi
     >>> from mpi4py import MPI                                          # doctest: +SKIP
     >>> with monge.distributed(MPI.COMM_WORLD, n_threads=8):            # doctest: +SKIP
     ...     result = monge.solve_sample(x, y, reg=0.5)
+
+    The `with` statement gives the ranks, whose `gather_rows` makes whole arrays of rows of which each rank has its own:
+
+    >>> with monge.distributed(MPI.COMM_WORLD) as ranks:                # doctest: +SKIP
+    ...     x, own = ranks.gather_rows(x_own)
 
     Args:
         group: A communicator of mpi4py; a process group of torch.distributed (gloo or, with `device`, NCCL), or None
@@ -50,7 +123,7 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, devi
     session = _core.distributed_session(rank, size, all_gather, limit, n_threads, index, stream, allocate, release)
     token = shared.set(Shared(session, index, stream, rank))
     try:
-        yield
+        yield Ranks(rank, size, all_gather)
     finally:
         shared.reset(token)
 
@@ -112,9 +185,6 @@ def on_devices(
     if errors:
         raise errors[0]
     return results[0]
-
-
-Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
 
 
 def _communicator(group: Any, limit: float) -> tuple[int, int, Gather]:

@@ -56,6 +56,31 @@ std::uint64_t hash_of(void const* data, Device device, std::int64_t rows, std::i
   return hash;
 }
 
+std::uint64_t hash_of(MatrixView view) {
+  bool const dense = view.row_stride() == view.columns();
+  return hash_of(view.data(), view.device(), dense ? 1 : view.rows(), view.columns() * (dense ? view.rows() : 1),
+                 view.row_stride(), size_of(view.type()));
+}
+
+/// Of pieces spread over a cost matrix, where it is large: its rows may lie in a file, of which a rank reads those of
+/// its share alone.
+std::uint64_t hash_of_costs(MatrixView view) {
+  constexpr std::int64_t kWhole = 1 << 24, kPiece = 4096, kPieces = 1024;  // Bytes, bytes, number.
+  std::int64_t const size = size_of(view.type()), bytes = view.columns() * size, rows = view.rows();
+  if (rows * bytes <= kWhole) return hash_of(view);
+  std::uint64_t hash = hash_of({nullptr, view.type(), rows, view.columns(), view.row_stride(), view.device()});
+  if (view.data() == nullptr || view.device().type != DeviceType::cpu || view.row_stride() < view.columns())
+    return hash;
+  std::int64_t const piece = std::min(kPiece, bytes);
+  for (std::int64_t k = 0; k < kPieces; ++k) {
+    std::int64_t const row = k * (rows - 1) / (kPieces - 1), place = k * 7919 * kPiece % (bytes - piece + 1);
+    hash = hash_of({static_cast<std::byte const*>(view.data()) + row * view.row_stride() * size + place,
+                    static_cast<std::size_t>(piece)},
+                   hash);
+  }
+  return hash;
+}
+
 }  // namespace
 
 void Digests::add(char const* field, std::uint64_t bits) {
@@ -83,9 +108,7 @@ void Digests::add(char const* field, VectorView view) {
 }
 
 void Digests::add(char const* field, MatrixView view) {
-  bool const dense = view.row_stride() == view.columns();
-  add(field, hash_of(view.data(), view.device(), dense ? 1 : view.rows(), view.columns() * (dense ? view.rows() : 1),
-                     view.row_stride(), size_of(view.type())));
+  add(field, hash_of(view));
 }
 
 void Digests::add(char const* field, IndexView view) {
@@ -105,7 +128,7 @@ void Digests::add(Geometry const& geometry) {
     add("label_weight", clouds->labels.weight);
   } else {
     CostMatrix const& matrix = std::get<CostMatrix>(geometry);
-    add("cost", matrix.cost);
+    add("cost", hash_of_costs(matrix.cost));
     add("transposed", matrix.transposed);
   }
 }

@@ -94,24 +94,38 @@ TEST(Npy, FortranOrderIsReadByColumns) {
   EXPECT_THAT(doubles(read(file_of(dictionary("<f8", "True", "(2,)"), bytes_of<double>({1, 2})))), ElementsAre(1, 2));
 }
 
-TEST(Npy, FortranOrderCanStay) {
-  auto const read_as_stored = [](std::string_view order, std::string_view shape) {
-    std::istringstream in(file_of(dictionary("<f8", order, shape), bytes_of<double>({1, 4, 2, 5, 3, 6})));
-    return read_npy(in, "cost: C.npy", Order::as_stored);
+TEST(Npy, MatricesAreFoundInTheirFiles) {
+  auto const find = [](std::string_view type, std::string_view order, std::string_view shape, std::string const& bytes,
+                       std::size_t unit = 8) {
+    std::string header = dictionary(type, order, shape);
+    header.resize(header.size() + unit - (10 + header.size() + 1) % unit, ' ');  // 10 bytes before it, a newline after.
+    std::istringstream in(file_of(header, bytes));
+    return find_npy_matrix(in, "cost: C.npy");
   };
-  Array const array = read_as_stored("True", "(2, 3)");
-  EXPECT_TRUE(array.by_columns);
-  EXPECT_THAT(array.shape, ElementsAre(2, 3));
-  EXPECT_THAT(doubles(array), ElementsAre(1, 4, 2, 5, 3, 6));
-  CostMatrix const matrix = costs("cost", array);
-  EXPECT_TRUE(matrix.transposed);
-  EXPECT_EQ(matrix.cost.rows(), 3);
-  EXPECT_EQ(matrix.cost.columns(), 2);
-  EXPECT_FALSE(read_as_stored("False", "(2, 3)").by_columns);
-  EXPECT_FALSE(costs("cost", read_as_stored("False", "(2, 3)")).transposed);
-  EXPECT_FALSE(read_as_stored("True", "(6,)").by_columns) << "a vector has one order";
-  EXPECT_THAT(message_of([&] { costs("cost", read_as_stored("True", "(6,)")); }),
-              StartsWith("cost: has shape 6; must be 2-D"));
+  std::string const six = bytes_of<double>({1, 4, 2, 5, 3, 6});
+  for (char const* const order : {"True", "False"}) {
+    std::optional<NpyMatrix> found = find("<f8", order, "(2, 3)", six);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->bytes, 48);
+    EXPECT_EQ(found->begin % 8, 0);
+    EXPECT_THAT(found->array.shape, ElementsAre(2, 3));
+    EXPECT_EQ(found->array.type(), DataType::float64);
+    double const values[6] = {};
+    found->array.mapped = {std::shared_ptr<void const>(), values};
+    CostMatrix const matrix = costs("cost", found->array);
+    bool const by_columns = order == std::string_view("True");
+    EXPECT_EQ(matrix.transposed, by_columns);
+    EXPECT_EQ(matrix.cost.rows(), by_columns ? 3 : 2);
+    EXPECT_EQ(matrix.cost.columns(), by_columns ? 2 : 3);
+    EXPECT_EQ(matrix.cost.data(), values);
+  }
+  EXPECT_EQ(find("<f4", "False", "(1, 2)", bytes_of<float>({1, 2}))->array.type(), DataType::float32);
+  EXPECT_FALSE(find(">f8", "False", "(2, 3)", six)) << "another byte order";
+  EXPECT_FALSE(find("<f8", "False", "(6,)", six)) << "a vector";
+  EXPECT_FALSE(find("<i8", "False", "(2, 3)", six));
+  EXPECT_FALSE(find("<f8", "False", "(2, 3)", six, 7)) << "numbers at odd places";
+  EXPECT_FALSE(find("<f8", "False", "(0, 3)", ""));
+  EXPECT_THAT(message_of([&] { find("<f8", "False", "(2, 4)", six); }), HasSubstr("is truncated"));
 }
 
 TEST(Npy, WholeNumbersAreWrittenAsInt64) {

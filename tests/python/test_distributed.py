@@ -37,13 +37,13 @@ class Meeting:
 
 
 def on_ranks(meeting, work, n_threads=1):
-    """work(rank) in a thread each; the results, or the exceptions."""
+    """work(ranks) in a thread each; the results, or the exceptions."""
     results = [None] * meeting.size
 
     def run(rank):
         try:
-            with monge.distributed(meeting.communicator(rank), n_threads=n_threads):
-                results[rank] = work(rank)
+            with monge.distributed(meeting.communicator(rank), n_threads=n_threads) as ranks:
+                results[rank] = work(ranks)
         except Exception as error:
             results[rank] = error
 
@@ -68,7 +68,7 @@ def test_ranks_have_the_bits_of_one_process(clouds):
         result = monge.solve_sample(*clouds, reg=0.5, n_threads=n_threads)
         return result.potential_a, result.potential_b, result.report.ranks
 
-    results = on_ranks(meeting, lambda rank: solve())
+    results = on_ranks(meeting, lambda ranks: solve())
     alone = solve(n_threads=3)
     for result in results:
         for ours, expected in zip(result[:2], alone[:2], strict=True):
@@ -83,7 +83,7 @@ def test_checkpoints_go_on_with_another_number_of_ranks(clouds, tmp_path):
     a[::7] = 0  # These potentials take a pass, which ranks share.
     how = {"a": a, "b": np.full(len(clouds[1]), a.sum() / len(clouds[1])), "reg": 0.05, "method": "sinkhorn"}
 
-    def begin(rank):
+    def begin(ranks):
         kept = monge.Checkpoint(tmp_path, every=1, progress=lambda state: state.iteration < 150)
         return monge.solve_sample(*clouds, **how, progress=kept).status
 
@@ -91,7 +91,7 @@ def test_checkpoints_go_on_with_another_number_of_ranks(clouds, tmp_path):
     start = np.load(tmp_path / "f.npy"), np.load(tmp_path / "g.npy")
     cold = monge.solve_sample(*clouds, **how).report.iterations
 
-    def go_on(rank):
+    def go_on(ranks):
         return monge.solve_sample(*clouds, **how, potentials_init=start).report.iterations
 
     for ranks in (1, 2, 5):
@@ -101,16 +101,16 @@ def test_checkpoints_go_on_with_another_number_of_ranks(clouds, tmp_path):
 
 def test_other_arguments_end_the_call_on_all_ranks(clouds):
     x, y = clouds
-    results = on_ranks(Meeting(2), lambda rank: monge.solve_sample(x + rank, y, reg=0.5))
+    results = on_ranks(Meeting(2), lambda ranks: monge.solve_sample(x + ranks.rank, y, reg=0.5))
     for error in results:
         assert isinstance(error, ValueError)
         assert str(error).endswith("rank 1 has another value than rank 0; must be equal on all ranks")
 
 
 def test_exception_of_a_callback_is_that_of_its_rank(clouds):
-    def solve(rank):
+    def solve(ranks):
         def progress(state):
-            if rank == 1:
+            if ranks.rank == 1:
                 raise OSError("the disk is full")
 
         return monge.solve_sample(*clouds, reg=0.5, progress=progress)
@@ -121,7 +121,7 @@ def test_exception_of_a_callback_is_that_of_its_rank(clouds):
 
 
 def test_arguments_that_ranks_refuse(clouds):
-    refused = on_ranks(Meeting(2), lambda rank: monge.solve_sample(*clouds, reg=0.5, n_threads=2))
+    refused = on_ranks(Meeting(2), lambda ranks: monge.solve_sample(*clouds, reg=0.5, n_threads=2))
     assert all("n_threads: is 2; must be given to monge.distributed" in str(error) for error in refused)
 
 
@@ -171,3 +171,37 @@ def test_a_rank_that_makes_no_call_ends_it_at_the_limit(clouds):
 
     with pytest.raises(RuntimeError, match=r"ranks: rank . did not come within 1 s \(limit\)"):
         monge.on_devices(work, "cpu,cpu", limit=1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_rows_of_ranks_are_one_problem(clouds, size):
+    x, y = clouds
+    edges = {1: [0, 905], 2: [0, 0, 905], 3: [0, 100, 905, 905], 5: [0, 1, 1, 400, 900, 905]}[size]
+
+    def solve(ranks):
+        whole, own = ranks.gather_rows(x[edges[ranks.rank] : edges[ranks.rank + 1]])
+        np.testing.assert_array_equal(whole, x)
+        assert (own.start, own.stop) == (edges[ranks.rank], edges[ranks.rank + 1])
+        targets, _ = ranks.gather_rows(y.astype(np.float32)[ranks.rows(len(y))])
+        assert targets.dtype == np.float32 and len(targets) == len(y)
+        return monge.solve_sample(whole, targets, reg=0.5).potential_a[own]
+
+    alone = monge.solve_sample(x, y.astype(np.float32), reg=0.5, n_threads=size)
+    np.testing.assert_array_equal(np.concatenate(on_ranks(Meeting(size), solve)), alone.potential_a)
+
+
+def test_rows_that_differ_end_the_call_on_all_ranks():
+    given = [np.zeros((3, 2)), np.zeros((3, 2), np.float32)]
+    for error in on_ranks(Meeting(2), lambda ranks: ranks.gather_rows(given[ranks.rank])):
+        assert str(error) == "own: rank 1 has rows (2,) of float32; must be (2,) of float64 as rank 0"
+
+
+def test_maps_of_files_are_matrices(clouds, tmp_path):
+    np.save(tmp_path / "cost.npy", np.abs(clouds[0][:, :1] - clouds[1][:, 0]))
+
+    def solve(ranks):
+        return monge.solve(np.load(tmp_path / "cost.npy", mmap_mode="r"), reg=0.5).potential_a
+
+    alone = monge.solve(np.load(tmp_path / "cost.npy"), reg=0.5, n_threads=3).potential_a
+    for found in on_ranks(Meeting(3), solve):
+        np.testing.assert_array_equal(found, alone)

@@ -1,18 +1,24 @@
 // Under mpirun: ranks of MPI have the bits of one rank, and a rank in trouble ends the call on all ranks.
 //   mpi_test         all tests
 //   mpi_test killed  the last rank kills itself in a call
+#include <fcntl.h>
 #include <mpi.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -28,6 +34,67 @@ void require_that(bool holds, char const* what) {
   std::fprintf(stderr, "mpi_test: failed: %s\n", what);
   MPI_Abort(MPI_COMM_WORLD, 1);
   std::abort();
+}
+
+/// Rank r has 3 r rows, so rank 0 has none.
+void test_rows(int rank, int size) {
+  std::vector<float> mine;
+  for (int i = 0; i < 3 * rank; ++i) mine.insert(mine.end(), {static_cast<float>(rank), static_cast<float>(i)});
+  Communicator const ranks = mpi_communicator(MPI_COMM_WORLD);
+  GatheredRows<float> const rows = gather_rows(ranks, std::span<float const>(mine), 2);
+  std::vector<float> all;
+  for (int r = 0; r < size; ++r)
+    for (int i = 0; i < 3 * r; ++i) all.insert(all.end(), {static_cast<float>(r), static_cast<float>(i)});
+  require_that(rows.all == all, "the rows of all ranks");
+  require_that(rows.begin == 3 * rank * (rank - 1) / 2 && rows.end - rows.begin == 3 * rank, "the rows of a rank");
+}
+
+/// Counts the pages of a mapping that this process reads.
+struct ReadPages {
+  static inline std::byte *begin = nullptr, *end = nullptr;
+  static inline std::int64_t bytes = 0;
+
+  static void open(int, siginfo_t* info, void*) {
+    std::byte* const page = reinterpret_cast<std::byte*>(reinterpret_cast<std::uintptr_t>(info->si_addr) & ~4095UL);
+    if (page < begin || page >= end || mprotect(page, 4096, PROT_READ) != 0) std::abort();
+    bytes += 4096;
+  }
+};
+
+/// A rank reads its rows of a matrix in a file, and the pieces by which ranks compare the matrix.
+void test_mapped_costs(int rank, int size) {
+  std::int64_t const n = 2000, m = 4096, all = n * m * 8;
+  char const* const name = "mpi_test_costs";
+  if (rank == 0) {
+    Random random(1);
+    std::vector<double> const costs = gaussian_points(n, m, random);
+    std::ofstream(name).write(reinterpret_cast<char const*>(costs.data()), all);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  int const file = open(name, O_RDONLY);
+  void* const memory = mmap(nullptr, static_cast<std::size_t>(all), PROT_NONE, MAP_PRIVATE, file, 0);
+  require_that(memory != MAP_FAILED, "the mapping");
+  ReadPages::begin = static_cast<std::byte*>(memory);
+  ReadPages::end = ReadPages::begin + all;
+  struct sigaction action {};
+  action.sa_sigaction = ReadPages::open;
+  action.sa_flags = SA_SIGINFO;
+  sigaction(SIGSEGV, &action, nullptr);
+  auto const potentials = [&](Context const& context) {
+    CostMatrix const costs{{static_cast<double const*>(memory), n, m}};
+    Plan const plan = solve(context, costs, {.eps = 1, .tolerance = 1e-4});
+    return std::pair(plan.f(), plan.g());
+  };
+  auto const shared = potentials(Context::distributed(mpi_communicator(MPI_COMM_WORLD), 1));
+  // Shares differ by 8 rows at most. A piece of 4096 bytes is two pages at most.
+  std::int64_t const most = all / size + 8 * 8 * m + 1024 * 2 * 4096;
+  require_that(ReadPages::bytes >= all / size / 2 && ReadPages::bytes <= most, "a rank reads its share of the costs");
+  require_that(shared == potentials(Context::cpu(size)), "equal bits of mapped costs");
+  signal(SIGSEGV, SIG_DFL);
+  MPI_Barrier(MPI_COMM_WORLD);
+  munmap(memory, static_cast<std::size_t>(all));
+  close(file);
+  if (rank == 0) std::remove(name);
 }
 
 Problem problem_of_tests() {
@@ -140,6 +207,9 @@ int main(int argc, char** argv) {
     });
   } else {
     monge::oracle::test(rank, size);
+    monge::oracle::test_rows(rank, size);
+    // After test(), whose rank without memory would find what this test gives back.
+    monge::oracle::test_mapped_costs(rank, size);
   }
   if (rank == 0) std::printf("mpi_test: %d ranks passed\n", size);
   MPI_Finalize();

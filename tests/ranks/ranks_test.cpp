@@ -397,6 +397,22 @@ TEST_F(RankErrors, NameInputsThatDiffer) {
             std::vector<std::string>(2, "eps: rank 1 has another value than rank 0; must be equal on all ranks"));
 }
 
+TEST(RankRows, ThatDifferInColumnsAreRefused) {
+  Meeting meeting(2);
+  auto const outcomes = on_ranks(2, [&](int rank) {
+    std::vector<double> const mine(6);
+    return gather_rows(meeting.communicator(rank), std::span<double const>(mine), 2 + rank).end;
+  });
+  for (auto const& outcome : outcomes)
+    EXPECT_EQ(outcome.error, "rows: rank 1 has 3 columns of 8 bytes; must be as rank 0, 2 of 8, and at least one");
+  auto const odd = on_ranks(2, [&](int rank) {
+    std::vector<double> const mine(rank == 0 ? 4 : 5);
+    return gather_rows(meeting.communicator(rank), std::span<double const>(mine), 2).end;
+  });
+  for (auto const& outcome : odd)
+    EXPECT_EQ(outcome.error, "rows: rank 1 has 5 numbers; must be a multiple of 2, the columns");
+}
+
 TEST_F(RankErrors, OfAllRanksAreTheirOwn) {
   auto const messages = errors(2, [&](Context const& context, int) {
     solve(context, problem_.geometry(), {}, {}, {.eps = 1, .tolerance = -1});

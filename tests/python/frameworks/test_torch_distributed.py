@@ -27,6 +27,15 @@ with monge.distributed():
     assert shared.report.ranks == 2
     assert torch.equal(shared.potential_a, alone.potential_a)
     assert torch.equal(shared.plan, alone.plan)
+
+# Each rank has the gradient of its own rows of a global batch.
+x.requires_grad_()
+(expected,) = torch.autograd.grad(monge.solve_sample(x, y, reg=0.5, n_threads=2).value, x)
+own_x = x.detach()[400 * rank : 400 + 505 * rank].clone().requires_grad_()
+with monge.distributed() as ranks:
+    whole, own = ranks.gather_rows(own_x)
+    monge.solve_sample(whole, y, reg=0.5).value.backward()
+    assert torch.equal(own_x.grad, expected[own])
 dist.destroy_process_group()
 """
 # Passes that the ranks share. Potentials agree as far as float32 and the tolerance tell.
