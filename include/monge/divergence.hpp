@@ -66,8 +66,13 @@ struct DivergenceProblem {
 
 /// S of two weighted clouds, a (n) and b (m) as in solve(). OT(a, a) and OT(b, b) have one potential each, and their
 /// sweeps take half of the work. They are solved first and share the packed points of OT(a, b). OT(a, b) starts from
-/// their potentials unless the options have f and g. S(x, x) is therefore 0 up to the rounding of float64 and the
-/// square of the self terms' marginal error.
+/// their potentials unless the options have f and g. For the squared distance S of a measure and its translation by t
+/// is therefore |t|^2, times scale and mass, up to the rounding of float64 and the square of the self terms' marginal
+/// error.
+///
+/// Where a and b are the same measure, the solve of OT(a, a) serves all three parts: value and gradients are exactly 0,
+/// ab, aa and bb have one report, and a warm start is that of OT(a, a). Points and labels in host memory are compared
+/// with each other, those in device memory by their addresses alone. The order of points counts.
 ///
 /// Of the options, eps_relative is a share of the mean cost of OT(a, b); iterations, tolerance and cache_bytes are for
 /// each of the three; schedule is for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a), 2 for OT(b,

@@ -34,8 +34,8 @@ class Solver {
 
   /// Solves with the options of the constructor.
   Plan solve();
-  /// Solves with other options, in this call only. Another precision, cache_bytes or penalty prepares the problem
-  /// again.
+  /// Solves with other options, in this call only. Another precision, schedule, cache_bytes or penalty prepares the
+  /// problem again.
   Plan solve(SolveOptions const& options);
 
  private:

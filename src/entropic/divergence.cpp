@@ -159,6 +159,10 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
       begin(backend, problems[k], solves);
     });
   }
+  for (std::size_t k = 0; k < count && solves; ++k) {
+    if (meets_itself(problems[k]))
+      problems[k].solved_by = problems[count + 2 * k + 1].solved_by = &problems[count + 2 * k];
+  }
   return problems;
 }
 
@@ -203,7 +207,8 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   if (solves) {
     run_sinkhorn(backend, all.subspan(count));
     for (std::size_t k = 0; k < count; ++k) {
-      if (all[k].start.f.empty()) start_from(all[count + 2 * k], all[count + 2 * k + 1], *all[k].entropic);
+      if (all[k].solved_by == nullptr && all[k].start.f.empty())
+        start_from(all[count + 2 * k], all[count + 2 * k + 1], *all[k].entropic);
     }
     run_sinkhorn(backend, all.first(count));
   } else {

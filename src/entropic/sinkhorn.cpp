@@ -19,6 +19,7 @@
 #include "core/stopwatch.hpp"
 #include "entropic/sinkhorn_policy.hpp"
 #include "geometry/point_cost.hpp"
+#include "geometry/points.hpp"
 #include "geometry/validation.hpp"
 #include "plan/plan_state.hpp"
 #include "second_order/newton.hpp"
@@ -329,18 +330,6 @@ void refine(Backend const& backend, Runs const& runs) {
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
 }
 
-/// Whether symmetric sweeps transport a cloud to itself. Its operator keeps f = g. The rounding of two sides would part
-/// them, and sweeps hardly reduce their difference where the plan is nearly the identity (docs/math.md, section 14).
-bool meets_itself(SinkhornProblem const& problem) {
-  SolveOptions const& options = problem.options;
-  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
-  if (clouds == nullptr || !clouds->labels.empty() || options.schedule != Schedule::symmetric) return false;
-  if (options.method == Method::newton || options.method == Method::splr) return false;
-  MatrixView const &x = clouds->x, &y = clouds->y;
-  return x.data() == y.data() && x.type() == y.type() && x.rows() == y.rows() && x.row_stride() == y.row_stride() &&
-         problem.marginals.a == problem.marginals.b && options.penalty_a == options.penalty_b;
-}
-
 /// The plans of `given`: by a solve each if `solves`, otherwise of the potentials in `given`. Throws ProblemError.
 std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options,
                                bool solves) {
@@ -359,10 +348,7 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
-    if (solves && meets_itself(problems[i])) {
-      inputs[i].self = {problems[i].entropic.get(), Side::rows};
-      problems[i].entropic = std::move(backend.entropic_operators({&inputs[i], 1})[0]);
-    }
+    if (solves) keep_potentials_equal(backend, problems[i]);
     begin(backend, problems[i], solves);
   });
   double const setup = watch.seconds();
@@ -426,6 +412,20 @@ Precision first_precision(SolveOptions const& options) {
 
 OperatorOptions first_operator(SolveOptions const& options) {
   return {first_precision(options), options.cache_bytes, penalties_of(options)};
+}
+
+bool meets_itself(SinkhornProblem const& problem) {
+  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
+  return clouds != nullptr && problem.options.penalty_a == problem.options.penalty_b &&
+         problem.marginals.a == problem.marginals.b && is_cloud_with_itself(*clouds);
+}
+
+void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem) {
+  if (problem.options.schedule != Schedule::symmetric || !meets_itself(problem)) return;
+  if (!std::get<PointCloud>(problem.geometry).labels.empty()) return;  // Their costs may have no symmetry.
+  OperatorInput input{problem.geometry, problem.marginals, first_operator(problem.options)};
+  input.self = {problem.entropic.get(), Side::rows};
+  problem.entropic = std::move(backend.entropic_operators({&input, 1})[0]);
 }
 
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
@@ -492,8 +492,10 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   std::vector<SinkhornRun> runs;
   runs.reserve(problems.size());
   Runs active;
-  for (std::size_t i = 0; i < problems.size(); ++i)
-    active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (problems[i].solved_by == nullptr)
+      active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
+  }
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
   while (!active.empty()) {
     sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
@@ -516,9 +518,12 @@ void keep_potentials(std::span<SinkhornProblem> problems) {
 std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup,
                                  MemoryPeak const& memory) {
   std::vector<PlanInput> ends;
-  for (SinkhornProblem const& problem : problems)
+  for (SinkhornProblem& problem : problems) {
+    if (problem.solved_by != nullptr) problem.report = problem.solved_by->report;
+    SinkhornProblem const& solved = problem.solved_by != nullptr ? *problem.solved_by : problem;
     ends.push_back(
-        {problem.entropic.get(), problem.options.eps, std::isfinite(problem.translation) ? problem.translation : 0});
+        {solved.entropic.get(), solved.options.eps, std::isfinite(solved.translation) ? solved.translation : 0});
+  }
   std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends);
   std::vector<Plan> plans;
   plans.reserve(problems.size());

@@ -22,7 +22,11 @@ struct SinkhornProblem {
   double translation = 0;                     // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
   bool keeps_first = false;                   // Whether to keep the operator that a float64 twin replaces,
   std::unique_ptr<EntropicOperator> first{};  // and that operator.
+  SinkhornProblem* solved_by = nullptr;       // A problem whose solve is that of this one; null: it has its own.
 };
+
+/// Whether a cloud is transported to itself: equal points, labels, weights and penalties on both sides.
+bool meets_itself(SinkhornProblem const& problem);
 
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options);
 /// The same for a validated geometry and weights that have been read.
@@ -40,6 +44,10 @@ Precision first_precision(SolveOptions const& options);
 /// The options of a solve's first operator.
 OperatorOptions first_operator(SolveOptions const& options);
 
+/// Gives a symmetric solve of a cloud with itself an operator that keeps f = g. The rounding of two sides would part
+/// them, and sweeps hardly reduce their difference where the plan is nearly the identity (docs/math.md, section 14).
+void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem);
+
 /// Completes the set-up that needs the operator: eps, if it is relative to the mean cost, the potentials of a warm
 /// start, and the report, without values. With automatic precision, costs that overflow float32 get a new operator in
 /// float64. Throws if they overflow there, too. With `solves` a warm start of a balanced problem with a tolerance may
@@ -49,8 +57,8 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves);
 /// Sets the potentials to those of a cold start: 0 in the operator's own gauge.
 void forget_potentials(EntropicOperator& entropic);
 
-/// Solves the problems from the potentials that their operators have, and fills in their reports except for the set-up
-/// time. The problems advance together; each ends by itself.
+/// Solves the problems that are not solved_by() others from the potentials that their operators have, and fills in
+/// their reports except for the set-up time. The problems advance together; each ends by itself.
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems);
 
 /// Completes the reports of problems whose potentials stay as they were given.

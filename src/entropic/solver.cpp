@@ -89,6 +89,7 @@ Plan Solver::State::solve(SolveOptions const& options) {
 
   bool const was_prepared = prepared && first_precision(options) == first_precision(problem.options) &&
                             options.cache_bytes == problem.options.cache_bytes &&
+                            options.schedule == problem.options.schedule &&
                             penalties_of(options) == penalties_of(problem.options);
   bool const was_current = was_prepared && current;
   prepared = current = false;  // Until the end: a solve may throw half-way.
@@ -98,13 +99,16 @@ Plan Solver::State::solve(SolveOptions const& options) {
   problem.report = {};
   problem.translation = 0;
   OperatorInput const input{problem.geometry, problem.marginals, first_operator(options)};
-  if (!was_prepared) {
-    problem.entropic.reset();
-    problem.entropic = backend.entropic_operator(input.geometry, input.marginals, input.options);
-  } else if (!was_current) {
-    backend.renew(problem.entropic, input);
-  } else {
+  if (was_current) {
     forget_potentials(*problem.entropic);
+  } else {
+    if (was_prepared && !problem.entropic->is_self()) {
+      backend.renew(problem.entropic, input);
+    } else {
+      problem.entropic.reset();
+      problem.entropic = backend.entropic_operator(input.geometry, input.marginals, input.options);
+    }
+    keep_potentials_equal(backend, problem);
   }
   begin(backend, problem, true);
   double const setup = watch.seconds();

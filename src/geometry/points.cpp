@@ -1,6 +1,8 @@
 #include "geometry/points.hpp"
 
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 
 #include <monge/error.hpp>
 
@@ -66,6 +68,40 @@ std::vector<double> centred_products(MatrixView points, std::span<double const> 
     }
   });
   return products;
+}
+
+namespace {
+
+/// Of elements of `width` bytes, row-major.
+struct Block {
+  void const* data;
+  std::int64_t rows, columns, row_stride, width;
+  Device device;
+};
+
+bool are_equal(Block const& x, Block const& y) {
+  if (x.width != y.width || x.rows != y.rows || x.columns != y.columns) return false;
+  if (x.data == y.data && x.row_stride == y.row_stride) return true;
+  if (x.device.type != DeviceType::cpu || y.device.type != DeviceType::cpu) return false;
+  auto const row = [](Block const& of, std::int64_t i) {
+    return static_cast<std::byte const*>(of.data) + i * of.row_stride * of.width;
+  };
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    if (std::memcmp(row(x, i), row(y, i), static_cast<std::size_t>(x.columns * x.width)) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_cloud_with_itself(PointCloud const& clouds) {
+  auto const points = [](MatrixView view) {
+    return Block{view.data(), view.rows(), view.columns(), view.row_stride(), size_of(view.type()), view.device()};
+  };
+  auto const labels = [](IndexView view) {
+    return Block{view.data, view.size, 1, view.stride, sizeof(std::int64_t), view.device};
+  };
+  return are_equal(points(clouds.x), points(clouds.y)) && are_equal(labels(clouds.labels.x), labels(clouds.labels.y));
 }
 
 }  // namespace monge

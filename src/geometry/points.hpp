@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <monge/array.hpp>
+#include <monge/geometry.hpp>
 
 namespace monge {
 
@@ -21,5 +22,9 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
 /// <x_i - centre, w> for each point, in float64 from the caller's coordinates: rounded coordinates would add |w| times
 /// their rounding to the potentials.
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w);
+
+/// Whether x and y are the same points with the same labels. Host memory is compared element by element; in device
+/// memory both must be the same memory, since a comparison would wait for the device.
+bool is_cloud_with_itself(PointCloud const& clouds);
 
 }  // namespace monge

@@ -58,6 +58,29 @@ TEST_P(SolverTest, gives_the_bits_of_solve_after_every_change) {
   }
 }
 
+/// A cloud that meets itself under symmetric sweeps has an operator of its own kind, with one potential.
+TEST_P(SolverTest, of_a_cloud_with_itself_and_of_others) {
+  Problem const problem = oracle::make_problem({.n = 60, .m = 60, .d = 9, .weights = Weights::skewed});
+  PointCloud const pair = problem.clouds(), self{pair.x, pair.x};
+  SolveOptions const plain = options();
+  SolveOptions symmetric = plain;
+  symmetric.schedule = Schedule::symmetric;
+  Solver solver(context(), self, problem.a, problem.a, symmetric);
+  auto const expect_all = [&](PointCloud const& clouds, std::vector<double> const& b) {
+    for (SolveOptions const& given : {symmetric, plain, symmetric, symmetric})
+      expect_same(solver.solve(given), solve(context(), clouds, problem.a, b, given));
+  };
+  expect_all(self, problem.a);
+  EXPECT_EQ(solver.solve().f(), solver.solve().g());
+  solver.set_geometry(pair);
+  solver.set_weights(problem.a, problem.b);
+  expect_all(pair, problem.b);
+  solver.set_geometry(self);
+  expect_all(self, problem.b);
+  solver.set_weights(problem.a, problem.a);
+  expect_all(self, problem.a);
+}
+
 /// Equal weights of both sides may be one array inside, until one side has others.
 TEST_P(SolverTest, takes_weights_of_one_side_where_both_were_equal) {
   Problem const problem = make_problem({.n = 60, .m = 60, .d = 9, .weights = Weights::skewed});

@@ -29,10 +29,16 @@ def test_it_is_made_of_three_duals(rng):
 
 def test_equal_measures_have_none(rng):
     x = rng.normal(size=(30, 3))
-    divergence = monge.sinkhorn_divergence(x, x, reg=0.2)
-    assert abs(divergence.value) < 1e-9
-    # Half of the two gradients of OT(x, x), of which each is right to the root of the marginal error.
-    assert abs(divergence.gradients().x).max() < 1e-4
+    wide = np.zeros((30, 5))
+    wide[:, :3] = x
+    for y in (x, x.copy(), wide[:, :3]):
+        divergence = monge.sinkhorn_divergence(x, y, reg=0.2, tol=0.01)
+        again = pickle.loads(pickle.dumps(divergence))
+        assert divergence.value == again.value == 0 and divergence.converged
+        for found in (divergence.gradients(), again.gradients()):
+            assert all(not getattr(found, name).any() for name in "xyab")
+    assert monge.sinkhorn_divergence(x.astype(np.float32), x.astype(np.float32), reg=0.2).value == 0
+    assert 0 < monge.sinkhorn_divergence(x, x + 1e-3, reg=0.2, tol=1e-10).value < 1e-5
 
 
 def test_gradients(rng):
