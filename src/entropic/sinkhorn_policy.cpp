@@ -292,8 +292,9 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   if (iterations_ == 0) return go_on();  // The start is not the solution.
   Doubt const doubt = std::exchange(doubt_, Doubt::none);
   if (may_refine() && !is_self_) {
-    // A plain sweep leaves the columns exact up to rounding, which then leaves as much in the rows.
-    double const rounding = was_plain() ? column_error : (error - bound()) / 2;
+    // A plain sweep leaves the columns exact up to rounding, which leaves at least as much in the rows. Rows that are
+    // off by more than the sweep's bound owe the rest to rounding, too.
+    double const rounding = was_plain() ? std::max(column_error, error - bound()) : (error - bound()) / 2;
     rounding_ = 2 * rounding * *certified_value_ > options_.tolerance * error ? rounding : 0;
     if (foresees_floor()) return go_no_further();
   }
@@ -522,7 +523,7 @@ bool SinkhornPolicy::foresees_floor() const {
   if (rounding_) return bound() <= *rounding_ / (2 - last_sweep_.relaxation);
   double const rounding = logit_rounding(last_sweep_.eps);
   double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
-  return target_ < kLeastFloor * rounding && seen_error() <= floor * rounding * mass_;
+  return target_ < (is_self_ ? kSeenFloor : kLeastFloor) * rounding && seen_error() <= floor * rounding * mass_;
 }
 
 /// Whether a certificate has to measure what rounding leaves: sweeps may stall soon, at errors above the tolerance.

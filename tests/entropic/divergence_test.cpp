@@ -267,11 +267,11 @@ TEST_P(DivergenceTest, is_symmetric) {
   expect_close("S", one.value, other.value, error_of(one, problem) + error_of(other, flipped));
 }
 
-// Sweeps of a cloud to itself at least halve their error. In float32 they may take as many checks as it needs to see
-// that the error has stopped, then two sweeps in float64.
+// Sweeps of a cloud to itself at least halve their error. In float32 they may take the three sweeps that show that the
+// error has stopped, then two sweeps in float64.
 TEST(DivergenceSweeps, of_self_terms_end_at_the_rounding_of_float32) {
   for (std::int64_t const d : {8, 64}) {
-    for (double const tolerance : {1e-6, 1e-8}) {
+    for (double const tolerance : {1e-6, 1e-7, 1e-8}) {
       SCOPED_TRACE(testing::Message() << "d = " << d << ", tolerance " << tolerance);
       Problem const problem = oracle::make_problem({300, 280, d});
       auto const sweeps = [&](Precision precision) {
@@ -281,7 +281,7 @@ TEST(DivergenceSweeps, of_self_terms_end_at_the_rounding_of_float32) {
         EXPECT_EQ(result.status(), Status::converged);
         return std::max(result.aa.report().iterations, result.bb.report().iterations);
       };
-      EXPECT_LE(sweeps(Precision::automatic), sweeps(Precision::float64) + 15);
+      EXPECT_LE(sweeps(Precision::automatic), sweeps(Precision::float64) + 5);
     }
   }
 }
