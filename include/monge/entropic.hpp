@@ -84,7 +84,7 @@ struct SolveOptions {
   double penalty_b = std::numeric_limits<double>::infinity();
   /// Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at eps, from f and g or from 0
   /// (for points: of the centred clouds). If these leave a tenth of the mass in the wrong place, eps restarts at the
-  /// squared diameter. It falls by this factor when at most 1e-4 of the mass is out of place, and sooner where Newton's
+  /// squared diameter. It falls by this factor when at most 3e-4 of the mass is out of place, and sooner where Newton's
   /// method may follow (docs/math.md, section 6). splr has no ladder.
   double annealing = 0.25;
   Precision precision = Precision::automatic;
