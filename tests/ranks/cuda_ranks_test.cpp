@@ -8,8 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
 #include "cuda/backend.hpp"
 #include "cuda/runtime/device_ranks.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -294,7 +292,8 @@ TEST_F(CudaRanksTogether, cuda_surveys_of_matrices_are_shared) {
     CostMatrix const matrix{{costs.data(), rows, columns}, transposed};
     auto const work = [&](Context const& context) {
       try {
-        return fmt::format("{:.3f}", solve(context, matrix, {}, {}, {.eps = 0.5, .tolerance = 1e-3}).report().dual);
+        double const dual = solve(context, matrix, {}, {}, {.eps = 0.5, .tolerance = 1e-3}).report().dual;
+        return std::to_string(std::lround(1000 * dual));
       } catch (std::exception const& error) {
         return std::string(error.what());
       }
