@@ -667,10 +667,12 @@ class ExactSolve {
     return priced(std::move(arcs));
   }
 
-  /// Pairs from rows whose mass finds no room among the candidates to columns that it does not reach. Throws if there
-  /// are none.
+  /// Pairs from rows whose mass finds no room among the candidates to columns that it does not reach: the best of each
+  /// row, and those by which the mass, row by row, takes the best room that is left. Throws if there are none.
   std::vector<Arc> ways_out() {
     std::vector<double> const v = simplex_.v();
+    std::vector<Mass> room(at(m_));
+    for (std::int32_t j = 0; j < m_; ++j) room[at(j)] = simplex_.room_of(j);
     std::vector<Arc> ways, line;
     double supply = 0, demand = 0;
     std::int64_t closed = 0;
@@ -685,13 +687,25 @@ class ExactSolve {
       line = priced(std::move(line));
       // Ties are broken in another order for each row, so that rows of equal costs open different columns.
       auto const turned = [&](std::int64_t j) { return (j + (m_ - i % m_) * kOffered) % m_; };
+      auto const is_better = [&](Arc const& x, Arc const& y) {
+        double const a = x.cost - v[at(x.column)], b = y.cost - v[at(y.column)];
+        return a != b ? a < b : turned(x.column) < turned(y.column);
+      };
       std::size_t const count = std::min(line.size(), at(kOffered));
-      std::partial_sort(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count), line.end(),
-                        [&](Arc const& x, Arc const& y) {
-                          double const a = x.cost - v[at(x.column)], b = y.cost - v[at(y.column)];
-                          return a != b ? a < b : turned(x.column) < turned(y.column);
-                        });
+      std::partial_sort(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count), line.end(), is_better);
       ways.insert(ways.end(), line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count));
+      Mass left = simplex_.left_of(static_cast<std::int32_t>(i));
+      if (left == 0) continue;
+      std::erase_if(line, [&](Arc const& arc) { return room[at(arc.column)] == 0; });
+      auto const is_worse = [&](Arc const& x, Arc const& y) { return is_better(y, x); };
+      std::make_heap(line.begin(), line.end(), is_worse);
+      for (; left > 0 && !line.empty(); line.pop_back()) {
+        std::pop_heap(line.begin(), line.end(), is_worse);
+        Mass const flow = std::min(left, room[at(line.back().column)]);
+        room[at(line.back().column)] -= flow;
+        left -= flow;
+        ways.push_back(line.back());
+      }
     }
     for (std::int32_t j = 0; j < m_; ++j) demand += simplex_.is_closed_column(j) ? marginals_.b[at(j)] : 0;
     require(!is_partial(options_) || !ways.empty(),

@@ -185,6 +185,11 @@ bool NetworkSimplex::has_mass(std::int32_t node) const {
   return (is_row(node) ? supply_[at(node)] : demand_[at(node - rows_)]) > 0;
 }
 
+/// The mass between the node and the root.
+Mass NetworkSimplex::at_root(std::int32_t node) const {
+  return nodes_[at(node)].parent == root_ ? nodes_[at(node)].flow : 0;
+}
+
 void NetworkSimplex::link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow) {
   Node& own = nodes_[at(node)];
   own.parent = parent;

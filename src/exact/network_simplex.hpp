@@ -48,6 +48,9 @@ class NetworkSimplex {
   void run(std::function<bool()> const& keep_going);
   /// Mass that has no place.
   Mass left() const;
+  /// That of a row, and the room of a column that no mass has reached.
+  Mass left_of(std::int32_t row) const { return at_root(row); }
+  Mass room_of(std::int32_t column) const { return at_root(rows_ + column); }
   /// After a run that was not interrupted and left mass, the mass is that of closed rows, and no arc leads from these
   /// to columns that are not closed.
   bool is_closed(std::int32_t row) const { return nodes_[static_cast<std::size_t>(row)].closed; }
@@ -73,6 +76,7 @@ class NetworkSimplex {
   };
   bool is_row(std::int32_t node) const { return node < rows_; }
   bool has_mass(std::int32_t node) const;
+  Mass at_root(std::int32_t node) const;
   std::vector<std::int32_t> from_the_leaves(std::vector<Arc> const& pairs) const;
   void plant(std::vector<Arc> const& pairs);
   void link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow);

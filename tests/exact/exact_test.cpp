@@ -295,6 +295,29 @@ TEST(Exact, EqualPointsNeedFewCandidates) {
   EXPECT_LE(plan.report.candidates, (12 + 12 + 16) * n);
 }
 
+TEST(Exact, TiesThatRoundingBreaksNeedFewCandidates) {
+  // On a line with all sources left of all targets each plan costs the same, to rounding.
+  Random random(5);
+  std::int64_t const n = 1000;
+  std::vector<double> x, y;
+  Problem problem;
+  problem.cost_function = CostFunction::euclidean;
+  for (std::int64_t i = 0; i < n; ++i) {
+    x.push_back(random.uniform(0, 1));
+    y.push_back(random.uniform(1, 2));
+    problem.a.push_back(random.uniform(0, 1));
+    problem.b.push_back(random.uniform(0, 1));
+  }
+  problem.x = Stored(x, n, 1);
+  problem.y = Stored(y, n, 1);
+  double const ratio = std::accumulate(problem.a.begin(), problem.a.end(), 0.0) /
+                       std::accumulate(problem.b.begin(), problem.b.end(), 0.0);
+  for (double& weight : problem.b) weight *= ratio;
+  ExactPlan const plan = solve(problem);
+  expect_proof(problem, plan);
+  EXPECT_LE(plan.report.candidates, (12 + 12 + 16 + 2) * n);  // With the pairs of a tree of n + n points.
+}
+
 TEST(Exact, EqualSizesWithUniformWeightsGiveAPermutation) {
   for (std::int64_t const n : {2, 60, 365}) {
     Problem const problem = make_problem({.n = n, .m = n, .d = 2});
