@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -172,9 +173,12 @@ class OTPlanSampler:
 
             cost = squared_distances(x, y)
         else:
-            cost = costs(x, y, "sqeuclidean")
-        largest = float(cost.max()) if self.normalize_cost else 0.0
-        return cost / largest if largest > 0 else cost
+            with np.errstate(over="ignore", invalid="ignore"):
+                cost = costs(x, y, "sqeuclidean")
+        largest = float(cost.max())
+        if not math.isfinite(largest) and all(np.isfinite(on_host(points)).all() for points in (x, y)):
+            raise ValueError("x0, x1: the squared distances overflow; the points must lie closer together")
+        return cost / largest if self.normalize_cost and largest > 0 else cost
 
 
 def _flat(name: str, given: Any) -> Array:
