@@ -126,6 +126,7 @@ def test_bad_arguments_say_what_they_may_be(rng):
         ({"method": "exact"}, (nan, x), ValueError, "^x0, x1: costs: "),
         ({"method": "exact"}, (nan, x[:3]), ValueError, "^x0, x1: costs: row 0, column 0 is nan"),
         ({"method": "sinkhorn"}, (nan, x), ValueError, "^x0, x1: costs: row 0, column 0 is nan"),
+        ({"method": "unbalanced"}, (x, x + 100), ValueError, "^plan: has sum 0"),
         ({"method": "exact"}, (x * 1e160, x), ValueError, "^x0, x1: the squared distances overflow; the points"),
         ({"method": "exact"}, (x * 1e160, x * 1e160), ValueError, "^x0, x1: the squared distances overflow; the"),
         ({"method": "sinkhorn"}, (x, x[:3] * 1e160), ValueError, "^x0, x1: the squared distances overflow; the"),
