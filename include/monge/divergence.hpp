@@ -46,7 +46,9 @@ struct Divergence {
 /// The costs of a divergence without points.
 struct DivergenceCosts {
   CostMatrix xy;  ///< n x m.
-  CostMatrix xx;  ///< n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given.
+  /// n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given. A diagonal of zeros, or costs of at
+  /// most eps, makes its solve several times as fast: its sweeps are averaged.
+  CostMatrix xx;
   CostMatrix yy;  ///< m x m, likewise.
 };
 

@@ -1,5 +1,6 @@
 #include <monge/divergence.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -70,6 +71,16 @@ Geometries geometries_of(Context const& context, DivergenceProblem const& proble
   return {clouds, xx, yy};
 }
 
+/// Whether a point stays in place at a cost of about 0, the least of its costs: averaged sweeps then are fast
+/// (docs/math.md, section 14).
+bool stays_in_place(Backend const& backend, Geometry const& geometry, double eps) {
+  if (has_points(geometry)) return true;
+  MatrixView const cost = std::get<CostMatrix>(geometry).cost;
+  VectorView const diagonal(cost.data(), cost.type(), cost.rows(), cost.row_stride() + 1, cost.device());
+  std::vector<double> const stay = backend.read(diagonal);
+  return std::all_of(stay.begin(), stay.end(), [&](double c) { return std::abs(c) <= eps; });
+}
+
 /// The problem of one side of `ab` and itself, at the same eps.
 SinkhornProblem self_problem(Context const& context, SinkhornProblem const& ab, Side side, Geometry const& geometry,
                              PotentialViews const& start) {
@@ -88,7 +99,7 @@ SinkhornProblem self_problem(Context const& context, SinkhornProblem const& ab, 
   problem.options = ab.options;
   problem.start =
       validated_warm_start(backend_of(context), start.f, start.g, problem.marginals, kPotentials[rows ? 1 : 2]);
-  if (has_points(geometry)) {
+  if (stays_in_place(backend_of(context), geometry, problem.options.eps)) {
     problem.options.schedule = Schedule::symmetric;
     problem.options.method = Method::sinkhorn;
   }
