@@ -19,6 +19,15 @@ from ._problem import Problem, at_the_end, warn
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
+_OF_REFINING = {
+    "method": "newton",
+    "precision": "float64",
+    "criterion": "l1",
+    "tolerance": 1e-15,
+    "iterations": 60,
+    "certificate": True,
+}
+
 
 def _warn_if_short(report: _core.LinearReport, tolerance: float) -> None:
     """A ConvergenceWarning if a linear system ended short of `tolerance`. A tolerance of 0 asks for a number of steps.
@@ -48,10 +57,11 @@ class OTResult(PlanResult):
     If tensors of PyTorch that require gradients were given, values, `plan`, potentials, `log_scalings`, marginals,
     products with the plan, averages and maps have first derivatives by M or the points and by the weights, and methods
     also by their arguments. They are those of the optimum, by implicit differentiation. With precision "auto" they are
-    computed in float64 where float32 has too few digits. A gradient whose linear system is not solved is a
-    RuntimeError. One with fewer digits than usual makes a ConvergenceWarning. Entries (`topk`, `sparse`,
-    `sparse_plan`), :meth:`gradients` and products of the Hessian have no derivatives: a backward pass through them is a
-    NotImplementedError.
+    computed in float64 where float32 has too few digits, and with "auto" or "float64" at potentials that are solved
+    further where those of the result are too far from the optimum; the result keeps its potentials. A gradient that is
+    known to less than 1e-2, or whose linear system is not solved, is a RuntimeError. One that is known to less than
+    1e-4 makes a ConvergenceWarning. Entries (`topk`, `sparse`, `sparse_plan`), :meth:`gradients` and products of the
+    Hessian have no derivatives: a backward pass through them is a NotImplementedError.
     """
 
     _has_gradients = (
@@ -81,6 +91,7 @@ class OTResult(PlanResult):
         self._reg_type = reg_type
         self._made = plan
         self._saved = saved
+        self._is_refined = False
 
     # The problem and how it went.
 
@@ -317,10 +328,16 @@ class OTResult(PlanResult):
         return _core.plan_of(self._place.session(None), *views, options)
 
     @functools.cached_property
-    def _in_float64(self) -> OTResult:
-        """The plan of the same potentials with products in float64."""
-        plan = self._plan_of(self._float64_potentials(), precision="float64")
-        return OTResult(self._problem, self._options, self._reg_type, plan, plan.report)
+    def _refined(self) -> OTResult:
+        """The plan in float64 of potentials as near to the optimum as float64 has them, for derivatives."""
+        problem, options = self._problem, at_the_end(self._options, self._report) | _OF_REFINING
+        # Unbalanced plans may have little of the mass of the weights.
+        options["tolerance"] *= min(1.0, float(self._host_marginals()[0].sum()) / self._report.mass)
+        views = (problem.geometry, problem.a, problem.b, *self._float64_potentials())
+        plan = _core.solve(self._place.session(None), *views, options, None)
+        refined = OTResult(problem, options, self._reg_type, plan, plan.report)
+        refined._is_refined = True
+        return refined
 
     def _transport_cost(self) -> float:
         return self._report.transport_cost if self._report.certified else self._plan.transport_cost()

@@ -24,12 +24,19 @@ from ._points import Dense, OfPlan, filled, slope_of, weights_of, with_ones
 
 _UNIT = {"tf32": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 """The unit roundoff of the products."""
-TRUSTED = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-8}
+TRUSTED = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-4}
 """The relative residual above which a derivative has a warning."""
 _UNSOLVED = {"tf32": 1e-1, "float32": 1e-3, "float64": 1e-3}
 """The relative residual above which a derivative is an error."""
 _LOST = 1e-3
 """The relative rounding of a right side, or of a derivative, above which float32 does not do."""
+_NEAR = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-4}
+"""The relative error by the distance of the potentials to the optimum above which a derivative is that of refined
+potentials, or else has a warning."""
+_AMPLIFIED = 3
+"""As long as this error is at most so many errors of the marginals, the solve was asked for no better."""
+_FAR = 1e-2
+"""The same error above which a derivative is an error."""
 
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
@@ -39,7 +46,8 @@ SumsOf = Callable[[Problem, _core.Plan, int], Tensor]
 
 
 class FallsShortError(Exception):
-    """The products of a plan in float32 have too few digits, and the precision of the solve was left to the library."""
+    """The derivative of refined potentials is needed: the products of a plan in float32 have too few digits, or the
+    potentials are too far from the optimum."""
 
 
 def require_solved(name: str, residual: float, size: float, steps: int, precision: str) -> None:
@@ -54,12 +62,31 @@ def require_solved(name: str, residual: float, size: float, steps: int, precisio
         warn(f"{name}: has an error: its linear system has the residual {residual / size:.1e}")
 
 
+def _warn_of_distance(error: float, precision: str) -> None:
+    """RuntimeError, or a warning, where the distance of the potentials to the optimum leaves this relative error."""
+    if precision == "float64":
+        found = "float64 has no potentials nearer to the optimum; a larger reg"
+    else:
+        found = "the potentials are too far from the optimum; a smaller tol, a larger reg or precision='auto'"
+    message = f"gradient: is off by some {error:.0e}, for {found} makes it better"
+    if not error <= _FAR:
+        raise RuntimeError(message)
+    warn(message)
+
+
+def _norms(parts: tuple[Tensor, Tensor], masses: tuple[Tensor, Tensor], power: int) -> float:
+    """The root of sum_i v_i^2 m_i^power over both sides, at the points of mass m_i."""
+    squares = (torch.where(mass > 0, v.square() * mass**power, 0).sum() for v, mass in zip(parts, masses))
+    return math.sqrt(float(sum(squares)))
+
+
 class Response:
     """The derivatives of a function of the potentials by costs and weights. `size` is that of the terms whose sums by_f
     and by_g are: a residual as small as their rounding is none.
 
     Where P nearly matches points one to one, or in groups, u and w are large and cancel in u_i + w_j. The rounding of
-    products with them then decides the residual, and derivatives in float32 raise FallsShortError.
+    products with them then decides the residual, and derivatives in float32 raise FallsShortError. The distance of the
+    potentials to the optimum is amplified as much (docs/math.md, section 11).
     """
 
     def __init__(self, result: Any, by_f: Tensor, by_g: Tensor, size: Tensor | float = 0.0) -> None:
@@ -91,11 +118,46 @@ class Response:
         # The products round the entries of the plan. The true residual may be larger by the rounding of the terms.
         unit, size = _UNIT[precision], float(size)
         residual += unit * of_terms
-        is_free = precision == "float32" and result._options.get("precision", "auto") == "auto"
+        asked = "float64" if result._is_refined else result._options.get("precision", "auto")
+        is_free = precision == "float32" and asked == "auto"
         if is_free and not (residual <= TRUSTED[precision] * norm and unit * size <= _LOST * norm):
             raise FallsShortError
         self._rounding = unit * of_terms if is_free else 0.0
+        amplified, of_mass, of_marginals = self._distance(result, (by_f, by_g), (marginals[0], marginals[1]))
+        # Terms that cancel leave their errors.
+        cancelling = size / norm if norm > 0 else 0.0
+        error = max(amplified, of_mass * cancelling) - 100 * unit * cancelling
+        is_far = error > max(_NEAR[precision], _AMPLIFIED * of_marginals)
+        if is_far and not result._is_refined and asked in ("auto", "float64"):
+            raise FallsShortError
         require_solved("gradient", residual - 100 * unit * size, norm, report.iterations, precision)
+        if is_far:
+            _warn_of_distance(error, precision)
+
+    def _distance(
+        self, result: Any, by: tuple[Tensor, Tensor], masses: tuple[Tensor, Tensor]
+    ) -> tuple[float, float, float]:
+        """An estimate of the relative error that comes from the distance of the potentials to the optimum: the error of
+        the marginals, as much amplified as the right side is by the system. Also the error of the marginals, relative
+        to the mass of the plan and to that of the weights."""
+        potentials = filled(self._problem, 0)
+        result._plan.potentials(*potentials)
+        penalties = result._penalties()
+        lacking = [
+            (weights if rho == math.inf else weights * (-f / rho).exp()) - mass
+            for weights, rho, f, mass in zip(self._weights, penalties, potentials, masses)
+        ]
+        u, w = self.u, self.w
+        if min(penalties) == math.inf:  # Without the part of (u + t, w - t), which has no effect.
+            excess = ((masses[0] * u).sum() - (masses[1] * w).sum()) / (masses[0].sum() + masses[1].sum())
+            u, w = u - excess, w + excess
+        size = _norms(by, masses, -1)
+        mass, given = (float(v.sum() + w.sum()) for v, w in (masses, self._weights))
+        if not mass > 0:
+            return 0.0, 0.0, 0.0
+        of_mass = _norms((lacking[0], lacking[1]), masses, -1) / math.sqrt(mass)
+        amplified = of_mass * _norms((u, w), masses, 1) / size if size > 0 else 0.0
+        return amplified, of_mass, of_mass * mass / given
 
     @property
     def factors(self) -> tuple[Tensor, Tensor]:

@@ -68,8 +68,11 @@ class _Attached(torch.autograd.Function):
                 derive = (_DERIVATIVES | _OF_OTHERS)[name]
                 try:
                     found = derive(ctx.result, by_problem, by, *arguments)
+                    falls_short = False
                 except FallsShortError:
-                    found = derive(ctx.result._in_float64, by_problem, by, *arguments)
+                    falls_short = True
+                if falls_short:
+                    found = derive(ctx.result._refined, by_problem, by, *arguments)
             else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             if is_constant:

@@ -94,10 +94,8 @@ def test_precisions_that_do_not_suffice():
 
     with pytest.raises(RuntimeError, match="^gradient: .* in float32; a larger reg, or precision='float64', makes it "):
         gradient(0.07, "float32")
-    with pytest.warns(monge.ConvergenceWarning, match="^gradient: has an error: its linear system has the residual "):
-        gradient(0.04, "auto")
     for precision in ("auto", "float64"):
-        with pytest.raises(RuntimeError, match="^gradient: .* in float64; a larger reg makes it easier"):
+        with pytest.raises(RuntimeError, match="^gradient: .* float64.*; a larger reg makes it "):
             gradient(0.02, precision)
 
 
@@ -118,3 +116,109 @@ def test_second_derivatives_of_losses():
         assert (found - exact).norm() <= 0.05 * exact.norm()
         with pytest.raises(RuntimeError, match="^hessian_product: its linear system is not solved: .* in float32; a "):
             second_derivative(loss, "float32")
+
+
+def exact(cost, of_f, reg, rho=(float("inf"), float("inf"))):
+    """dL/dC for L = <of_f, f> of the optimum by Newton's method on dense matrices, for equal weights. At a condition
+    number of 1e10 of the system 1e-6 of it is right."""
+    n, m = cost.shape
+    a, b = torch.full((n,), 1 / n, dtype=torch.float64), torch.full((m,), 1 / m, dtype=torch.float64)
+    of_a, of_b = (reg / r for r in rho)
+    gauge = torch.cat([torch.ones(n), -torch.ones(m)]).double() / n * (max(of_a, of_b) == 0)
+    f, g = cost.min(1).values / 2, cost.min(0).values / 2
+
+    def plan_of(f, g):
+        return a[:, None] * b * ((f[:, None] + g - cost) / reg).exp()
+
+    def solved(plan, left, right, of_f, of_g):
+        top = torch.cat([torch.diag(plan.sum(1) + of_a * left), plan], 1)
+        bottom = torch.cat([plan.T, torch.diag(plan.sum(0) + of_b * right)], 1)
+        return torch.linalg.solve(torch.cat([top, bottom]) + gauge[:, None] * gauge, torch.cat([of_f, of_g])).split([n, m])
+
+    for _ in range(2000):  # A start for Newton's method.
+        f = -reg / (1 + of_a) * torch.logsumexp((g - cost) / reg + b.log(), 1)
+        g = -reg / (1 + of_b) * torch.logsumexp((f[:, None] - cost) / reg + a.log()[:, None], 0)
+    for _ in range(40):
+        plan, left, right = plan_of(f, g), a * (-f / rho[0]).exp(), b * (-g / rho[1]).exp()
+        df, dg = solved(plan, left, right, left - plan.sum(1), right - plan.sum(0))
+        step = reg / max(1.0, float(df.abs().max()), float(dg.abs().max()))
+        f, g = f + step * df, g + step * dg
+    plan = plan_of(f, g)
+    u, w = solved(plan, plan.sum(1), plan.sum(0), of_f, torch.zeros_like(b))
+    return plan * (u[:, None] + w)
+
+
+def two_groups():
+    x, y = (torch.cat([0.3 * randn(5, 2), 0.3 * randn(5, 2) + 3]) for _ in range(2))
+    return x, y
+
+
+def matched():
+    x = randn(10, 2)
+    return x, x + 0.05 * randn(10, 2)
+
+
+NEAR_PARTS = {"groups": two_groups(), "grid": (GRID, NEAR), "matching": matched()}
+OF_F = {len(x): randn(len(x)) for x, _ in NEAR_PARTS.values()}
+OF_F = {n: v - v.mean() for n, v in OF_F.items()}
+SPREAD = [
+    ("groups", 1.0, {}),
+    ("groups", 0.7, {}),
+    ("groups", 1.0, {"precision": "float64"}),
+    ("groups", 1.0, {"unbalanced": (float("inf"), 1e4)}),
+    ("groups", 1.0, {"tol": 0, "max_iter": 10}),
+    ("grid", 0.07, {}),
+    ("grid", 0.05, {}),
+    ("grid", 0.05, {"precision": "float64", "tol": 1e-12}),
+    ("matching", 0.08, {"tol": 1e-9}),
+]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("costs", ["points", "matrix", "labels", "batch"])
+@pytest.mark.parametrize(("name", "reg", "options"), SPREAD)
+def test_potentials_at_the_optimum(name, reg, options, costs):
+    """Marginals to the tolerance leave a shift of up to some reg between parts of these plans, and derivatives at such
+    potentials are up to 80 % off."""
+    x, y = (v.clone() for v in NEAR_PARTS[name])
+    of_f = OF_F[len(x)]
+    x.requires_grad_()
+    cost = torch.cdist(x, y).square()
+    penalties = options.get("unbalanced", (float("inf"),) * 2)
+    (expected,) = torch.autograd.grad(cost, x, exact(cost.detach(), of_f, reg, penalties), retain_graph=True)
+    if costs == "points":
+        result = monge.solve_sample(x, y, reg=reg, **options)
+    elif costs == "labels":
+        labels = torch.zeros(len(x), dtype=torch.int64)
+        of_labels = {"labels_x": labels, "labels_y": labels, "label_cost": torch.zeros(1, 1, dtype=torch.float64)}
+        result = monge.solve_sample(x, y, reg=reg, **of_labels, **options)
+    elif costs == "matrix":
+        result = monge.solve(cost, reg=reg, **options)
+    else:
+        result = monge.solve_sample_batch(x[None], y[None], reg=reg, **options)[0]
+    (gradient,) = torch.autograd.grad(result.potentials[0] @ of_f, x)
+    assert (gradient - expected).norm() <= 1e-3 * expected.norm()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("reg", [1.0, 0.3, 0.1, 0.03])
+def test_other_plans_are_not_solved_again(reg):
+    x, y = randn(40, 2).requires_grad_(), randn(50, 2)
+    result = monge.solve_sample(x, y, reg=max(reg, 0.1), tol=1e-6 if reg > 0.1 else 1e-9)
+    (result.potentials[0] @ (x[:, 0].detach() - x[:, 0].detach().mean())).backward()
+    assert "_refined" not in vars(result)
+
+
+@pytest.mark.filterwarnings("ignore::monge.ConvergenceWarning")
+def test_what_is_far_from_the_optimum_is_said():
+    def derive(name, **options):
+        x, y = (v.clone() for v in NEAR_PARTS[name])
+        x.requires_grad_()
+        (monge.solve_sample(x, y, **options).potentials[0] @ OF_F[len(x)]).backward()
+
+    with pytest.raises(RuntimeError, match="^gradient: is off by some .*, for float64 has no potentials nearer to the "):
+        derive("matching", reg=0.06, precision="float64")
+    with pytest.warns(monge.ConvergenceWarning, match="^gradient: is off by some .*, for float64 has no potentials "):
+        derive("matching", reg=0.07)
+    with pytest.raises(RuntimeError, match="^gradient: is off by some .*, for the potentials are too far from the "):
+        derive("groups", reg=2.0, precision="float32", tol=1e-3)

@@ -381,7 +381,7 @@ def test_log_scalings_of_weights_of_another_framework():
     torch.testing.assert_close((u[:, None] + v - COST / 0.3).exp(), result.plan, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("left", [0.99999, 0.0], ids=["almost", "unsolved"])
+@pytest.mark.parametrize("left", [0.9995, 0.0], ids=["almost", "unsolved"])
 def test_gradients_whose_system_is_not_solved(left):
     x = X.clone().requires_grad_()
     for seed in range(5):  # Float32 sweeps of float64 points: products are float32's, too.
