@@ -333,7 +333,8 @@ def solve_sample(
         norm_p: The p >= 1 of the metric "p-norm", by default 2.
         scale: A factor of the costs, by default 1. The cost of GeomLoss is "sqeuclidean" with scale 0.5.
         labels_x, labels_y, label_cost, label_weight: Classes l of the points, (n) and (m) whole numbers from 0, and a
-            cost matrix of classes by classes: label_weight (1) times label_cost[l_i, l_j] is added to C_ij.
+            cost matrix of classes by classes: label_weight (1) times label_cost[l_i, l_j] is added to C_ij. The metric
+            is "sqeuclidean", "cosine" or "dot".
 
     All else as for :func:`solve`.
 

@@ -34,7 +34,8 @@ def require_problems(size: int, dimensions: int, **tensors: Tensor | None) -> No
         if tensor is None:
             continue
         if tensor.ndim != dimensions + 1:
-            raise ValueError(f"{name}: has {tensor.ndim - 1} dimensions a problem; must have {dimensions}")
+            expected = f"{dimensions + 1} dimensions, the first of the {size} problems"
+            raise ValueError(f"{name}: has shape {tuple(tensor.shape)}; must have {expected}")
         if tensor.shape[0] != size:
             raise ValueError(f"{name}: has {tensor.shape[0]} problems; must have {size}, as the first argument has")
 
