@@ -44,7 +44,7 @@ from ._core import (
     devices,
 )
 from ._core import version as _version
-from ._distributed import distributed, on_devices
+from ._distributed import Ranks, distributed, on_devices
 from ._divergence import (
     DivergenceResult,
     c_transform,
@@ -97,6 +97,7 @@ __all__ = [
     "OTTransport",
     "Progress",
     "ProjectionOptions",
+    "Ranks",
     "RegularizedCheck",
     "RegularizedOptions",
     "RegularizedProgress",

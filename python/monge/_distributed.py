@@ -19,18 +19,23 @@ Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
 
 
 class Ranks:
-    """The processes of :func:`distributed`, for rows of which each has its own.
+    """The processes of :func:`distributed`, which makes it, for rows of which each has its own.
 
-    Attributes:
-        rank: The number of this process, from 0.
-        size: The number of processes.
+    Args:
+        rank: The number of this process, from 0; an attribute too.
+        size: The number of processes; an attribute too.
+        gather: Gathers the bytes of all processes, as `all_gather` of a group does.
     """
 
     def __init__(self, rank: int, size: int, gather: Gather) -> None:
         self.rank, self.size, self._gather = rank, size, gather
 
     def rows(self, n: int) -> slice:
-        """The share of this rank in n rows."""
+        """The share of this rank in n rows.
+
+        Args:
+            n: The rows of all ranks.
+        """
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def gather_rows(self, own: Any) -> tuple[Any, slice]:
