@@ -195,7 +195,7 @@ void print_summary(RegularizedRun const& run, RegularizedOptions const& options,
                    DeviceChoice const& device, std::string const& written) {
   std::string terms;
   for (auto const& [term, weight] : run.regularizer.items())
-    terms += fmt::format("{}{} {}", terms.empty() ? "" : ", ", term, weight.dump());
+    terms += (terms.empty() ? "" : ", ") + term + (weight.is_boolean() ? "" : " " + weight.dump());
   print_line("problem", fmt::format("{} x {} {}, {}", run.n, run.m, run.d ? "points" : "costs",
                                     terms.empty() ? "no term" : terms));
   print_line("device", device_text(device));

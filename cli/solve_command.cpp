@@ -362,7 +362,7 @@ int solve_folder(Arguments const& arguments) {
     fmt::print("{}", json_text(reports));
   } else if (!arguments.run.quiet) {
     print_line("device", device_text(device));
-    print_line("written", fmt::format("{}: {} folders", arguments.out, files.size()));
+    print_line("written", fmt::format("{}: {} folder{}", arguments.out, files.size(), files.size() == 1 ? "" : "s"));
   }
   if (interrupted()) {
     fmt::print(stderr, "monge: interrupted; the results were written\n");

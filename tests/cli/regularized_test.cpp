@@ -174,7 +174,9 @@ TEST_F(RegularizedProgram, MasksForbidPairs) {
 
 TEST_F(RegularizedProgram, SlopesMayBoundEachEntry) {
   std::string const table = file("slopes.csv", "0,0\n0.02,0\n0.02,inf\n");
-  ASSERT_EQ(regularize({"--regularizer", "slopes", "--slopes", table}).code, 0);
+  Outcome const outcome = regularize({"--regularizer", "slopes", "--slopes", table});
+  ASSERT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr(", slopes\n"));
   EXPECT_EQ(report()["regularizer"]["slopes"], true);
   for (double const x : numbers("result/plan.npy")) EXPECT_LE(x, 0.02 * (1 + 1e-6));
 }
