@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._arrays import asked_device, cuda_place, framework_of
+from ._arrays import NumPy, as_numpy, asked_device, cuda_place, framework_of
 from ._shared import Shared, shared
 
 Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
@@ -51,16 +51,20 @@ class Ranks:
             own: An array with any number of rows, also none.
 
         Raises:
-            ValueError: Ranks differ in the shape of a row or in the type of a number.
+            ValueError: Ranks differ in the shape of a row or in the type of a number, or one of them has no array.
         """
         framework = framework_of(own)
-        mine = np.ascontiguousarray(framework.on_host(own))
-        if mine.ndim == 0:
-            raise ValueError("own: is a number; must have rows")
-        kind = f"{mine.shape[1:]} of {mine.dtype}"
         counts, kinds = np.empty((self.size, 1), np.int64), np.empty((self.size, 1), "S96")
+        try:
+            own, name, mine = _rows_of(framework, own)
+        except Exception:  # The other ranks wait for this one, and learn of it.
+            self._all(np.array([-1], np.int64), counts, [1] * self.size)
+            raise
         self._all(np.array([len(mine)], np.int64), counts, [1] * self.size)
-        self._all(np.array([kind], "S96"), kinds, [1] * self.size)
+        for rank, count in enumerate(counts[:, 0]):
+            if count < 0:
+                raise ValueError(f"own: rank {rank} has no array with rows; must be one on all ranks")
+        self._all(np.array([f"{mine.shape[1:]} of {name}"], "S96"), kinds, [1] * self.size)
         for rank, other in enumerate(kinds[:, 0]):
             if other != kinds[0, 0]:
                 first = kinds[0, 0].decode()
@@ -69,7 +73,7 @@ class Ranks:
         rows = slice(places[self.rank], places[self.rank + 1])
         found = np.empty((places[-1], *mine.shape[1:]), mine.dtype)
         self._all(mine, found, counts[:, 0].tolist())
-        whole = framework.array(found, framework.dtype_name(own), framework.device(own))
+        whole = framework.array(found, name, framework.device(own))
         if getattr(own, "requires_grad", False):
             torch = sys.modules["torch"]
             whole = torch.cat([whole[: rows.start], own, whole[rows.stop :]])
@@ -79,6 +83,19 @@ class Ranks:
         """Gathers rows of numbers, `counts` of each rank."""
         size = every.itemsize * math.prod(every.shape[1:])
         self._gather(_bytes_of(mine), _bytes_of(every), [count * size for count in counts])
+
+
+def _rows_of(framework: NumPy, own: Any) -> tuple[Any, str, np.ndarray[Any, Any]]:
+    """The array, the name of its dtype, and its numbers in host memory: float32 for bfloat16, which NumPy has not."""
+    own = as_numpy("own", own) if framework.root == "numpy" else own
+    if own.ndim == 0:
+        raise ValueError("own: is a number; must have rows")
+    name = framework.dtype_name(own)
+    if name == "object":
+        raise TypeError("own: is of dtype object; must be numbers")
+    bfloat16 = name == "bfloat16"
+    numbers = framework.on_host(framework.cast(own, "float32") if bfloat16 else own)
+    return own, name, np.ascontiguousarray(numbers, np.float32 if bfloat16 else name)
 
 
 def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:

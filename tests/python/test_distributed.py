@@ -196,6 +196,27 @@ def test_rows_that_differ_end_the_call_on_all_ranks():
         assert str(error) == "own: rank 1 has rows (2,) of float32; must be (2,) of float64 as rank 0"
 
 
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (3.0, "own: is a number; must have rows"),
+        ([[1.0], [2.0, 3.0]], "own: is no array of numbers"),
+        (np.array([[None]]), "own: is of dtype object; must be numbers"),
+    ],
+)
+def test_rows_that_one_rank_has_not_end_the_call_on_all_ranks(bad, words):
+    given = [np.zeros((3, 2)), bad]
+    errors = on_ranks(Meeting(2), lambda ranks: ranks.gather_rows(given[ranks.rank]))
+    assert str(errors[0]) == "own: rank 1 has no array with rows; must be one on all ranks"
+    assert str(errors[1]).startswith(words)
+
+
+def test_lists_have_rows():
+    for whole, own in on_ranks(Meeting(2), lambda ranks: ranks.gather_rows([[1.0, 2.0 + ranks.rank]])):
+        np.testing.assert_array_equal(whole, [[1.0, 2.0], [1.0, 3.0]])
+        assert own.stop - own.start == 1
+
+
 def test_maps_of_files_are_matrices(clouds, tmp_path):
     np.save(tmp_path / "cost.npy", np.abs(clouds[0][:, :1] - clouds[1][:, 0]))
 

@@ -36,6 +36,8 @@ with monge.distributed() as ranks:
     whole, own = ranks.gather_rows(own_x)
     monge.solve_sample(whole, y, reg=0.5).value.backward()
     assert torch.equal(own_x.grad, expected[own])
+    halves, own = ranks.gather_rows(own_x.detach().bfloat16())
+    assert halves.dtype is torch.bfloat16 and torch.equal(halves[own], own_x.bfloat16())
 dist.destroy_process_group()
 """
 # Passes that the ranks share. Potentials agree as far as float32 and the tolerance tell.
