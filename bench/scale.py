@@ -93,7 +93,8 @@ def predicted(work, ranks):
     blocks = ceil(work.n / BLOCK)
     share = ceil(blocks / ranks) / blocks  # of the rank with the most rows
     turns = (PASSES + PASSES_OF_STEP * work.steps) / 2 if work.steps else work.sweeps
-    # A reference and a sum in float32 for each row. From one read, those of columns are one row a rank.
+    # A half-step gathers two float32 numbers for each output: a reference and a sum of exponentials. Where one read of
+    # a matrix serves both half-steps, each rank has these numbers for all columns, and the second gather joins them.
     messages = turns * (gather(8 * work.n, ranks) + gather(8 * work.n * (ranks if one_read else 1), ranks))
     rest += 2 * work.n * POINT if work.d else pairs / SURVEY * share
     if work.certificate:

@@ -11,8 +11,8 @@ namespace monge::cli {
 
 /// Reads .npy, or text (.csv, .tsv, .txt). Messages name `field` ("x") and the file. Throws Error.
 Array read_array(std::string const& field, std::filesystem::path const& path);
-/// A matrix of .npy that stays in its file, of which work reads what it needs: Array::mapped. None for a file whose
-/// numbers are not those of this machine, or for text: read_array() reads these.
+/// Maps the matrix of an .npy file into memory (Array::mapped): its pages are read when they are used. Returns nothing
+/// for text, and for numbers whose type or byte order needs conversion; read_array() reads such files.
 std::optional<Array> map_matrix(std::string const& field, std::filesystem::path const& path);
 /// The same for whole numbers: int32, int64 and bool in .npy, digits in text.
 IndexArray read_index_array(std::string const& field, std::filesystem::path const& path);

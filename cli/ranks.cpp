@@ -120,7 +120,7 @@ LocalRank local_rank() {
 }
 
 std::string of_first_rank(std::function<std::string()> const& text) {
-  // Files take as long as they take; a rank that ends meanwhile takes the others with it.
+  // The limit is long, since files may be slow to read. A rank that ends meanwhile ends the other ranks.
   static std::optional<Communicator> const ranks = communicator(1e6);
   if (!ranks) return {};
   std::string const mine = is_first_rank() ? text() : std::string();

@@ -31,7 +31,7 @@ struct Run {
 
 /// Chooses the device, and notes it and the arguments. From here on Ctrl-C ends the program. Throws Error.
 DeviceChoice begin_run(Run& run, RunArguments const& arguments);
-// These note the file of the input. Of several ranks the first reads it, for all. They throw Error.
+// Each function notes the file of the input. Rank 0 reads the file and sends its numbers to the others. Throws Error.
 Array read_input(Run& run, char const* field, std::string const& path);
 IndexArray read_index_input(Run& run, char const* field, std::string const& path);
 /// None where there is no path.

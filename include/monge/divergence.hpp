@@ -72,9 +72,9 @@ struct DivergenceProblem {
 /// is therefore |t|^2, times scale and mass, up to the rounding of float64 and the square of the self terms' marginal
 /// error.
 ///
-/// Where a and b are the same measure, the solve of OT(a, a) serves all three parts: value and gradients are exactly 0,
-/// ab, aa and bb have one report, and a warm start is that of OT(a, a). Points and labels in host memory are compared
-/// with each other, those in device memory by their addresses alone. The order of points counts.
+/// Where a and b are the same measure, the solve of OT(a, a) serves all three parts. Value and gradients are exactly 0,
+/// and the three reports are equal. Of the warm starts only that of OT(a, a) is used. The measures count as the same if
+/// points and labels are equal in the same order; in device memory they must have the same addresses.
 ///
 /// Of the options, eps_relative is a share of the mean cost of OT(a, b); iterations, tolerance and cache_bytes are for
 /// each of the three; schedule is for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a), 2 for OT(b,

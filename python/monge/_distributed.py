@@ -41,7 +41,8 @@ class Ranks:
     def gather_rows(self, own: Any) -> tuple[Any, slice]:
         """The rows of all ranks, in their order, and which of them are those of this rank.
 
-        All ranks call it. A tensor of PyTorch that follows gradients passes them to the own rows.
+        All ranks call it. Where `own` is a tensor of PyTorch that requires gradients, it receives those of its rows in
+        the result. The rows of other ranks are constants.
 
         >>> x, own = ranks.gather_rows(x_own)                           # doctest: +SKIP
         >>> result = monge.solve_sample(x, y, reg=0.5)                  # doctest: +SKIP

@@ -319,13 +319,10 @@ class OTResult(PlanResult):
     def _plan(self) -> _core.Plan:
         if self._made is None:  # A result from a pickle, or an inverse: it has potentials alone.
             assert self._saved is not None
-            self._made = self._plan_of(self._saved)
+            problem, options = self._problem, at_the_end(self._options, self._report)
+            views = (problem.geometry, problem.a, problem.b, *self._saved)
+            self._made = _core.plan_of(self._place.session(None), *views, options)
         return self._made
-
-    def _plan_of(self, potentials: tuple[Any, Any], **changes: Any) -> _core.Plan:
-        problem, options = self._problem, at_the_end(self._options, self._report) | changes
-        views = (problem.geometry, problem.a, problem.b, *potentials)
-        return _core.plan_of(self._place.session(None), *views, options)
 
     @functools.cached_property
     def _refined(self) -> OTResult:

@@ -62,8 +62,8 @@ std::uint64_t hash_of(MatrixView view) {
                  view.row_stride(), size_of(view.type()));
 }
 
-/// Of pieces spread over a cost matrix, where it is large: its rows may lie in a file, of which a rank reads those of
-/// its share alone.
+/// The hash of a cost matrix. Of a matrix above 16 MiB only pieces spread over it are hashed: it may be mapped from a
+/// file, and a rank should read little more than the rows of its share.
 std::uint64_t hash_of_costs(MatrixView view) {
   constexpr std::int64_t kWhole = 1 << 24, kPiece = 4096, kPieces = 1024;  // Bytes, bytes, number.
   std::int64_t const size = size_of(view.type()), bytes = view.columns() * size, rows = view.rows();

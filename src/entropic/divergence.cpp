@@ -71,8 +71,8 @@ Geometries geometries_of(Context const& context, DivergenceProblem const& proble
   return {clouds, xx, yy};
 }
 
-/// Whether a point stays in place at a cost of about 0, the least of its costs: averaged sweeps then are fast
-/// (docs/math.md, section 14).
+/// Whether each point can stay in place at a cost of about 0, at most eps: averaged sweeps then are fast (docs/math.md,
+/// section 14).
 bool stays_in_place(Backend const& backend, Geometry const& geometry, double eps) {
   if (has_points(geometry)) return true;
   MatrixView const cost = std::get<CostMatrix>(geometry).cost;

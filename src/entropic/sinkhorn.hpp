@@ -22,7 +22,7 @@ struct SinkhornProblem {
   double translation = 0;                     // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
   bool keeps_first = false;                   // Whether to keep the operator that a float64 twin replaces,
   std::unique_ptr<EntropicOperator> first{};  // and that operator.
-  SinkhornProblem* solved_by = nullptr;       // A problem whose solve is that of this one; null: it has its own.
+  SinkhornProblem* solved_by = nullptr;       // An equal problem that is solved instead of this one; null: none.
 };
 
 /// Whether a cloud is transported to itself: equal points, labels, weights and penalties on both sides.
@@ -57,8 +57,8 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves);
 /// Sets the potentials to those of a cold start: 0 in the operator's own gauge.
 void forget_potentials(EntropicOperator& entropic);
 
-/// Solves the problems that are not solved_by() others from the potentials that their operators have, and fills in
-/// their reports except for the set-up time. The problems advance together; each ends by itself.
+/// Solves the problems without `solved_by` from the potentials that their operators have, and fills in their reports
+/// except for the set-up time. The problems advance together; each ends by itself.
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems);
 
 /// Completes the reports of problems whose potentials stay as they were given.

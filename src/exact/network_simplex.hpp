@@ -48,7 +48,7 @@ class NetworkSimplex {
   void run(std::function<bool()> const& keep_going);
   /// Mass that has no place.
   Mass left() const;
-  /// That of a row, and the room of a column that no mass has reached.
+  /// The mass of a row that has no place, and the room of a column that no mass has taken.
   Mass left_of(std::int32_t row) const { return at_root(row); }
   Mass room_of(std::int32_t column) const { return at_root(rows_ + column); }
   /// After a run that was not interrupted and left mass, the mass is that of closed rows, and no arc leads from these

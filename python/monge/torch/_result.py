@@ -61,17 +61,17 @@ class _Attached(torch.autograd.Function):
             raise NotImplementedError(f"{name}: has no derivatives here; must be detached")
         with torch.no_grad():
             # Gradients that are not finite give NaN: those by values in a product, the others here.
+            found: Found | None
             if is_constant and name not in _OF_OTHERS:
-                found: Found = [None] * _FOLLOWED
+                found = [None] * _FOLLOWED
             elif name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
                 arguments = (others, *ctx.how) if name in _OF_OTHERS else ()
                 derive = (_DERIVATIVES | _OF_OTHERS)[name]
                 try:
                     found = derive(ctx.result, by_problem, by, *arguments)
-                    falls_short = False
                 except FallsShortError:
-                    falls_short = True
-                if falls_short:
+                    found = None
+                if found is None:  # Outside of the handler, so that errors are not chained to the first.
                     found = derive(ctx.result._refined, by_problem, by, *arguments)
             else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
