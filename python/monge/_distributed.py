@@ -159,8 +159,8 @@ def on_devices(
 ) -> T:
     """work(device) on several devices of this process, which share the work of every call: a thread and a rank each.
 
-    Each thread runs `work` within `distributed`, which says what ranks must keep to. Results of the library belong to
-    their rank: take from them within `work` all that is to be computed.
+    Each thread runs `work` within `distributed`, which says what ranks must keep to. A single device has the caller's
+    thread. Results of the library belong to their rank: take from them within `work` all that is to be computed.
 
     >>> f = monge.on_devices(                                           # doctest: +SKIP
     ...     lambda device: monge.solve_sample(x.to(device), y.to(device), reg=0.5).potential_a
@@ -177,6 +177,7 @@ def on_devices(
 
     Raises:
         Exception: That of the first device that raises, in the order of time; the others then end their calls.
+        KeyboardInterrupt: After Ctrl-C, once `work` has ended on all devices: on each its next message raises.
         ValueError: `devices` names no device, or `limit` is out of range.
         NotImplementedError: This build has no CUDA, or the machine no such device.
     """
@@ -188,10 +189,16 @@ def on_devices(
     if not names:
         raise ValueError("devices: is empty; must name at least one device")
     ranks = _core.local_communicators(len(names), limit)
+    if len(names) == 1:  # Without messages; Ctrl-C stops the calls of the main thread.
+        with distributed(ranks[0], n_threads, limit, names[0]):
+            return work(names[0])
     results: dict[int, T] = {}
     errors: list[BaseException] = []
+    begun: list[int] = []
+    ended = [threading.Event() for _ in names]
 
     def run(rank: int) -> None:
+        begun.append(rank)
         try:
             with distributed(ranks[rank], n_threads, limit, names[rank]):
                 results[rank] = work(names[rank])
@@ -199,12 +206,19 @@ def on_devices(
             errors.append(error)
         finally:
             ranks[rank].close()
+            ended[rank].set()
 
-    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(len(names))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for rank in range(len(names)):
+            threading.Thread(target=run, args=(rank,)).start()
+        for event in ended:  # Thread.join(), once interrupted, takes its thread for ended.
+            event.wait()
+    except BaseException:  # Ctrl-C reaches the main thread alone. Ranks that begin after it end at their first message.
+        for communicator in ranks:
+            communicator.close()
+        for rank in begun:
+            ended[rank].wait()
+        raise
     if errors:
         raise errors[0]
     return results[0]

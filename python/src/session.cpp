@@ -113,10 +113,11 @@ class LocalCommunicator {
   int size() const { return communicator_.size; }
   void all_gather(nb::handle mine, nb::handle every, std::vector<std::size_t> const& sizes) const {
     Buffer const from(mine, PyBUF_SIMPLE), to(every, PyBUF_WRITABLE);
+    auto const gather = communicator_.all_gather;  // close() may come while the message goes on.
     nb::gil_scoped_release const released;
-    communicator_.all_gather(from.data(), to.data(), sizes);
+    gather(from.data(), to.data(), sizes);
   }
-  /// The other ranks learn that this one has ended.
+  /// Any thread may call it. The next message of this rank fails, and the other ranks learn that this one has ended.
   void close() {
     communicator_.all_gather = [](void const*, void*, std::span<std::size_t const>) {
       throw Error(ErrorCode::device_failure, "ranks: this rank has ended");

@@ -1,5 +1,6 @@
 """Ranks that are threads of this process: a communicator of the caller's own."""
 
+import signal
 import threading
 import time
 
@@ -146,6 +147,31 @@ def test_a_device_whose_work_raises_ends_that_of_the_others(clouds):
 
     with pytest.raises(OSError, match="the disk is full"):
         monge.on_devices(work, ["cpu"] * 3)
+
+
+@pytest.mark.parametrize(("devices", "seconds"), [(1, 0.3), (2, 0), (2, 0.3)])
+def test_an_interrupt_ends_the_work_of_all_devices(clouds, devices, seconds):
+    started, ended = threading.Barrier(devices + 1, timeout=60), []
+
+    def work(device):
+        started.wait()
+        try:
+            monge.solve_sample(*clouds, reg=0.5, tol=0, max_iter=30000)
+        except (KeyboardInterrupt, RuntimeError):
+            ended.append(device)
+            raise
+
+    def interrupt():
+        started.wait()
+        time.sleep(seconds)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    interrupter = threading.Thread(target=interrupt)
+    interrupter.start()
+    with pytest.raises(KeyboardInterrupt):
+        monge.on_devices(work, ["cpu"] * devices)
+    assert ended == ["cpu"] * devices
+    interrupter.join()
 
 
 def test_devices_that_are_refused(clouds):
