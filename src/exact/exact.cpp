@@ -478,7 +478,7 @@ class ExactSolve {
     std::vector<Arc> candidates;
   };
 
-  /// The plan of entropic problems whose eps falls until it is near the differences of the reduced costs of a row's
+  /// The plan of entropic problems whose eps falls until it is near the differences of the reduced costs of a point's
   /// candidates.
   Annealed annealed(Geometry const& geometry, Marginals const& weights, SolveOptions options) {
     // Pivots cost less where weights are equal, since trees are shallow.
@@ -490,13 +490,23 @@ class ExactSolve {
       double const spread = candidates_of(plan, options.eps, arcs);
       if (options.eps <= most * spread || spread == 0 || k == kMostStarts || stopped_)
         return {std::move(plan), options.eps, std::move(arcs)};
+      double const next = std::max({options.eps / 16, kStartEps * spread, kLeastEps});
       f = plan.f();
-      g = plan.g();
-      options.eps = std::max({options.eps / 16, kStartEps * spread, kLeastEps});
+      g = g_of(plan, weights.b, options.eps - next);
+      options.eps = next;
       options.f = f;
       options.g = g;
       options.annealing = 1;  // The ladder is this loop.
     }
+  }
+
+  /// The plan's g for an eps that is lower by `fall`. If n > m most rows have one partner, where f_i + g_j is
+  /// C_ij - eps log b_j: f_i and g_j + eps log b_j change little with eps. If n <= m, g_j and f_i + eps log a_i change
+  /// little, and f is found anew from g.
+  std::vector<double> g_of(Plan const& plan, std::vector<double> const& b, double fall) const {
+    std::vector<double> g = plan.g();
+    for (std::size_t j = 0; n_ > m_ && j < g.size(); ++j) g[j] += b[j] > 0 ? fall * std::log(b[j]) : 0;
+    return g;
   }
 
   void take_entropic_candidates() {
@@ -511,7 +521,7 @@ class ExactSolve {
       options.annealing = 1;
     }
     Annealed near = annealed(geometry_, reachable_, options);
-    take(std::move(near.candidates), near.plan.g());
+    take(std::move(near.candidates), g_of(near.plan, reachable_.b, near.eps));
   }
 
   /// Every stride-th point of both clouds anneals alone. Sets eps to its last, and g to the largest that its f allow.
@@ -616,16 +626,18 @@ class ExactSolve {
     return mean;
   }
 
-  /// Appends the largest entries of each row and column. Returns the mean difference of the reduced costs of a row's
-  /// first and last candidate.
+  /// Appends the largest entries of each row and column. Returns the mean difference of the reduced costs of a point's
+  /// first and last candidate: of the mean of rows and that of columns the geometric mean, since a cloud of few points
+  /// has far larger differences than one of many.
   double candidates_of(Plan const& plan, double eps, std::vector<Arc>& arcs) const {
-    double spread = 0;
+    double spread = 1;
     for (Side const side : kSides) {
       bool const by_rows = side == Side::rows;
       std::int64_t const size = by_rows ? plan.rows() : plan.columns();
       std::int64_t const k = std::min<std::int64_t>(options_.candidates, by_rows ? plan.columns() : plan.rows());
       std::vector<std::int64_t> partners(at(size * k));
       std::vector<double> entries(partners.size());
+      double mean = 0;
       MutableIndexView const indices{partners.data(), size, k, k};
       (by_rows ? plan.top_k(indices, {entries.data(), size, k})
                : plan.top_k_transpose(indices, {entries.data(), size, k}));
@@ -635,8 +647,9 @@ class ExactSolve {
           arcs.push_back(by_rows ? Arc{own, other, 0} : Arc{other, own, 0});
         }
         double const ratio = entries[at(i * k)] / entries[at((i + 1) * k - 1)];
-        if (by_rows && std::isfinite(ratio)) spread += eps * std::log(ratio) / static_cast<double>(size);
+        if (std::isfinite(ratio)) mean += eps * std::log(ratio) / static_cast<double>(size);
       }
+      spread *= std::sqrt(mean);
     }
     return spread;
   }

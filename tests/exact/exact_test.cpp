@@ -368,6 +368,35 @@ TEST(Exact, LargeCloudsFindATranslation) {
   }
 }
 
+// A start whose eps suits one side alone leaves thousands of pivots, each of which moves a part of a large tree.
+TEST(Exact, ManySourcesOfFewTargetsTakeFewPivotsInBothOrientations) {
+  std::int64_t const many = 20'000, few = 20, d = 8;
+  double value = 0;
+  for (bool const has_few_targets : {true, false}) {
+    std::int64_t const n = has_few_targets ? many : few, m = has_few_targets ? few : many;
+    Random random(5);
+    std::vector<double> cloud(many * d), targets(few * d), masses(many), others(few);
+    for (auto* const coordinates : {&cloud, &targets}) {
+      for (double& coordinate : *coordinates) coordinate = random.normal();
+    }
+    for (auto* const weights : {&masses, &others}) {
+      for (double& weight : *weights) weight = random.uniform(0.1, 1.1);
+      double const total = std::accumulate(weights->begin(), weights->end(), 0.0);
+      for (double& weight : *weights) weight /= total;
+    }
+    if (!has_few_targets) {
+      std::swap(cloud, targets);
+      std::swap(masses, others);
+    }
+    PointCloud const clouds{.x = {cloud.data(), n, d}, .y = {targets.data(), m, d}};
+    ExactPlan const plan = solve_exact(Context::cpu(2), clouds, masses, others);
+    ASSERT_EQ(plan.report.status, ExactStatus::optimal);
+    EXPECT_LT(plan.report.pivots, many / 10);
+    if (has_few_targets) value = plan.report.value;
+    EXPECT_NEAR(plan.report.value, value, 1e-11 * plan.report.cost_scale);
+  }
+}
+
 TEST(Exact, MassLeavesClustersWithoutCandidatesBetweenThem) {
   // Two pairs of clusters far apart, of which one has a little more mass on the left than on the right.
   Random random(3);
