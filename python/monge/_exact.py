@@ -46,7 +46,7 @@ class _Made:
 
     @functools.cached_property
     def rows(self) -> np.ndarray[Any, Any]:
-        return np.repeat(np.arange(len(self.f)), self.row_begin[1:] - self.row_begin[:-1])
+        return np.arange(len(self.f)).repeat(self.row_begin[1:] - self.row_begin[:-1])
 
     def transposed(self) -> _Made:
         """The same plan seen from the targets."""

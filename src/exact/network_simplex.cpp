@@ -177,7 +177,10 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
   }
   price_ = 0;
   find_potentials();
-  price_ = std::max(sum / static_cast<double>(std::max<std::size_t>(cost_.size(), 1)) / 4, 16 * least);
+  // The worse the start, the higher the first price: four times the mean reduced cost if no mass has a place.
+  double const mean = sum / static_cast<double>(std::max<std::size_t>(cost_.size(), 1));
+  double const total = static_cast<double>(std::accumulate(supply_.begin(), supply_.end(), Mass{0}));
+  price_ = std::max(4 * mean * (static_cast<double>(NetworkSimplex::left()) / total), 16 * least);
   if (!(price_ > 0)) price_ = 1;  // All costs are 0: any price is above them.
 }
 
@@ -277,18 +280,26 @@ void NetworkSimplex::pivot(std::int32_t arc) {
     node = before.parent;
   }
   double const of_rows = below_i ? reduced : -reduced;
-  stack_.assign(1, top);
-  double moved = 0;
+  double moved = 0, scale = scale_;
+  auto const move = [&](std::int32_t node, std::int32_t depth, double change) {
+    Node& own = nodes_[at(node)];
+    own.depth = depth;
+    double const potential = potential_[at(node)] += change;
+    scale = std::max(scale, std::abs(potential));
+    ++moved;
+    if (own.first_child != kNone) stack_.push_back(node);
+  };
+  stack_.clear();
+  move(top, nodes_[at(nodes_[at(top)].parent)].depth + 1, is_row(top) ? of_rows : -of_rows);
   while (!stack_.empty()) {
     std::int32_t const node = stack_.back();
     stack_.pop_back();
-    ++moved;
-    nodes_[at(node)].depth = nodes_[at(nodes_[at(node)].parent)].depth + 1;
-    double& potential = potential_[at(node)] += is_row(node) ? of_rows : -of_rows;
-    scale_ = std::max(scale_, std::abs(potential));
+    std::int32_t const depth = nodes_[at(node)].depth + 1;
+    double const change = is_row(node) ? -of_rows : of_rows;
     for (std::int32_t child = nodes_[at(node)].first_child; child != kNone; child = nodes_[at(child)].next)
-      stack_.push_back(child);
+      move(child, depth, change);
   }
+  scale_ = scale;
   moved_ += (moved - moved_) / 64;
   ++pivots_;
 }

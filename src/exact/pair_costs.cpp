@@ -149,10 +149,12 @@ void PairCosts::set(std::span<Arc> arcs) const {
     return;
   }
   if (matrix_.device().type == DeviceType::cpu) {
-    for (Arc& arc : arcs) {
-      std::int64_t const i = transposed_ ? arc.column : arc.row, j = transposed_ ? arc.row : arc.column;
-      arc.cost = with_data(matrix_, [&](auto const* data) { return double{data[i * matrix_.row_stride() + j]}; });
-    }
+    with_data(matrix_, [&](auto const* data) {
+      for (Arc& arc : arcs) {
+        std::int64_t const i = transposed_ ? arc.column : arc.row, j = transposed_ ? arc.row : arc.column;
+        arc.cost = double{data[i * matrix_.row_stride() + j]};
+      }
+    });
   } else {
     set_from_device(arcs);
   }
