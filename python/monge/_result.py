@@ -24,7 +24,7 @@ _OF_REFINING = {
     "precision": "float64",
     "criterion": "l1",
     "tolerance": 1e-15,
-    "iterations": 60,
+    "iterations": 200,
     "certificate": True,
 }
 
