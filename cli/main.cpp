@@ -47,8 +47,7 @@ int main(int argc, char** argv) {
   try {
     monge::cli::begin_ranks();
     app.parse(argc, argv);
-    monge::cli::end_ranks();
-    return exit_code;
+    return monge::cli::end_ranks(exit_code);
   } catch (CLI::Success const& request) {  // --help and --version
     return app.exit(request);
   } catch (CLI::ParseError const& error) {

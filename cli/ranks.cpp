@@ -128,16 +128,20 @@ std::string of_first_rank(std::function<std::string()> const& text) {
   return {all.begin(), all.end()};
 }
 
-void end_ranks() {
+int end_ranks(int exit_code) {
   for (pid_t const process : started) waitpid(process, nullptr, 0);
 #ifdef MONGE_HAVE_MPI
-  if (under_mpirun()) MPI_Finalize();
+  if (under_mpirun()) {
+    MPI_Allreduce(MPI_IN_PLACE, &exit_code, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Finalize();
+  }
 #endif
+  return exit_code;
 }
 
 void print_error(std::string const& line) {
-  // Rank 0 often has the same error; it then ends all ranks with one line.
-  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  // Rank 0 often has the same error; it then ends all ranks with one line, on busy cores after some seconds.
+  if (rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
   fmt::print(errors, "monge: error: {}{}\n", rank > 0 ? fmt::format("rank {}: ", rank) : "", line);
   std::fflush(errors);
 #ifdef MONGE_HAVE_MPI

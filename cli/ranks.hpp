@@ -29,8 +29,9 @@ struct LocalRank {
 LocalRank local_rank();
 /// The text of rank 0, on every rank. Calls `text` on rank 0 of several alone; all ranks make the call.
 std::string of_first_rank(std::function<std::string()> const& text);
-/// After the work.
-void end_ranks();
+/// After the work: the largest exit code of the ranks that mpirun has started, so a signal to one rank gives all of
+/// them kInterrupted. Otherwise the given code.
+int end_ranks(int exit_code);
 /// Prints the line of an error, with the number of the rank if there are several, which it then ends.
 void print_error(std::string const& line);
 

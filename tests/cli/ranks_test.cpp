@@ -1,10 +1,13 @@
 // The program as several processes: under mpirun, or those that it starts itself.
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <iterator>
+#include <stop_token>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,11 +32,12 @@ class RanksProgram : public Program {
     arguments.back() = "cpu,cpu";
     return run(arguments);
   }
-  /// A solve without an end, by two processes; waits for its first sweeps.
-  pid_t start_two() {
-    pid_t const pid = start({"solve", points("large_x.npy", 3000, 8, 1), points("large_y.npy", 3000, 8, 2), "--eps",
+  /// A solve without an end, by two processes; waits for its first sweeps. On busy cores ranks may wait for some
+  /// seconds.
+  pid_t start_two(char const* limit = "60") {
+    pid_t const pid = start({"solve", points("large_x.npy", 1000, 8, 1), points("large_y.npy", 1000, 8, 2), "--eps",
                              "0.1", "--tolerance", "0", "--iterations", "2000000000", "--threads", "1", "--device",
-                             "cpu,cpu", "--rank-limit", "3", "--out", path("result")},
+                             "cpu,cpu", "--rank-limit", limit, "--out", path("result")},
                             &terminal_);
     terminal_.wait_for("sweep ");
     return pid;
@@ -74,9 +78,9 @@ TEST_F(RanksProgram, EndsWithARankThatIsKilled) {
 }
 
 TEST_F(RanksProgram, EndsAtTheLimitWithARankThatIsStopped) {
-  pid_t const pid = start_two(), stopped = child_of(pid);
+  pid_t const pid = start_two("10"), stopped = child_of(pid);
   kill(stopped, SIGSTOP);
-  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: error: ranks: rank 1 did not come within 3 s (limit)"));
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: error: ranks: rank 1 did not come within 10 s (limit)"));
   EXPECT_EQ(finish(pid).code, 2);
   expect_nothing_written();
 }
@@ -111,16 +115,16 @@ class RanksProgramOfMpi : public RanksProgram {
   Outcome run_ranks(int ranks, std::vector<std::string> const& arguments) const {
     return run_each({{ranks, arguments}});
   }
-  /// Ranks with arguments of their own: their number, and the arguments.
-  Outcome run_each(std::vector<std::pair<int, std::vector<std::string>>> const& groups) const {
+  /// Ranks with arguments of their own: their number, and the arguments. `program` is run in place of the program.
+  Outcome run_each(std::vector<std::pair<int, std::vector<std::string>>> const& groups,
+                   std::string const& program = MONGE_PROGRAM) const {
     // Open MPI starts more ranks than cores, and starts as root, only where it is told to.
     for (char const* const name :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       setenv(name, "1", 1);
     std::string command = MONGE_MPIEXEC;
     for (auto const& [ranks, arguments] : groups) {
-      command +=
-          fmt::format("{} {} {} {}", &ranks == &groups[0].first ? "" : " :", MONGE_NUMPROC, ranks, MONGE_PROGRAM);
+      command += fmt::format("{} {} {} {}", &ranks == &groups[0].first ? "" : " :", MONGE_NUMPROC, ranks, program);
       for (std::string const& argument : arguments) command += fmt::format(" '{}'", argument);
     }
     command += fmt::format(" > '{}' 2> '{}'", path("stdout"), path("stderr"));
@@ -208,6 +212,32 @@ TEST_F(RanksProgramOfMpi, GoesOnFromCheckpointsOfAnotherNumberOfRanks) {
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_LE(iterations("second"), cold - 90) << "Checks may be 10 sweeps apart.";
   }
+}
+
+/// Rank 0 alone gets the signal.
+TEST_F(RanksProgramOfMpi, EndsWithTheCodeOfTheInterruptedRankOnAll) {
+  file("noting", fmt::format("#!/bin/sh\n"
+                             "'{0}' \"$@\" &\n"
+                             "[ \"$OMPI_COMM_WORLD_RANK$PMI_RANK\" != 0 ] || echo $! > '{1}'\n"
+                             "wait $!\n"
+                             "echo $? >> '{2}'\n",
+                             MONGE_PROGRAM, path("rank_0"), path("codes")));
+  std::filesystem::permissions(path("noting"), std::filesystem::perms::owner_all);
+  std::vector<std::string> arguments = solve("result", "0.1", "1");
+  for (char const* const argument :
+       {"--tolerance", "0", "--iterations", "2000000000", "--checkpoint-every", "1", "--checkpoint"})
+    arguments.push_back(argument);
+  arguments.push_back(path("kept"));
+  std::jthread const interrupter([&](std::stop_token const& ended) {
+    while (!std::filesystem::exists(path("kept/g.npy"))) {
+      if (ended.stop_requested()) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    kill(std::stoi(contents(path("rank_0"))), SIGINT);
+  });
+  EXPECT_THAT(run_each({{2, arguments}}, path("noting")).err, HasSubstr("monge: interrupted after "));
+  EXPECT_EQ(contents(path("codes")), "130\n130\n");
+  EXPECT_EQ(nlohmann::json::parse(contents(path("result/report.json")))["status"], "stopped");
 }
 
 TEST_F(RanksProgramOfMpi, EndsWithAnErrorOfAllRanks) {
