@@ -21,6 +21,7 @@ struct Header {
 };
 using Text = std::array<char, 512>;
 
+/// mixed(p, q) is mixed(q, p), so the hash of a sequence begins with mixed(1, first word).
 std::uint64_t mixed(std::uint64_t hash, std::uint64_t word) {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
   return hash ^ hash >> 32;
@@ -43,11 +44,10 @@ std::uint64_t hash_of(std::span<std::byte const> bytes, std::uint64_t seed = 1) 
   return hash;
 }
 
-/// Of rows in host memory. Views with errors, which the call itself finds, count by their shape alone.
+/// Of numbers in host memory, without the shape; 1 of device memory, and of views with errors, which the call finds.
 std::uint64_t hash_of(void const* data, Device device, std::int64_t rows, std::int64_t columns, std::int64_t stride,
                       std::int64_t bytes) {
-  std::uint64_t hash = mixed(mixed(static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns)),
-                             static_cast<std::uint64_t>(bytes));
+  std::uint64_t hash = 1;
   if (data == nullptr || device.type != DeviceType::cpu || (rows > 1 && stride < columns)) return hash;
   for (std::int64_t i = 0; i < rows; ++i) {
     hash = hash_of(
@@ -68,7 +68,7 @@ std::uint64_t hash_of_costs(MatrixView view) {
   constexpr std::int64_t kWhole = 1 << 24, kPiece = 4096, kPieces = 1024;  // Bytes, bytes, number.
   std::int64_t const size = size_of(view.type()), bytes = view.columns() * size, rows = view.rows();
   if (rows * bytes <= kWhole) return hash_of(view);
-  std::uint64_t hash = hash_of({nullptr, view.type(), rows, view.columns(), view.row_stride(), view.device()});
+  std::uint64_t hash = 1;
   if (view.data() == nullptr || view.device().type != DeviceType::cpu || view.row_stride() < view.columns())
     return hash;
   std::int64_t const piece = std::min(kPiece, bytes);
@@ -83,14 +83,21 @@ std::uint64_t hash_of_costs(MatrixView view) {
 
 }  // namespace
 
-void Digests::add(char const* field, std::uint64_t bits) {
+void Digests::add(Name name, std::uint64_t bits) {
   for (std::size_t k = 0; k < names.size(); ++k) {
-    if (std::string_view(names[k]) != field) continue;
+    if (names[k] != name) continue;
     values[k] = mixed(values[k], bits);
     return;
   }
-  names.push_back(field);
-  values.push_back(bits);
+  names.push_back(name);
+  values.push_back(mixed(1, bits));
+}
+
+void Digests::add_array(char const* field, std::int64_t rows, std::int64_t columns, std::int64_t bytes,
+                        std::uint64_t value) {
+  add({field, "shape"}, mixed(mixed(1, static_cast<std::uint64_t>(rows)), static_cast<std::uint64_t>(columns)));
+  add({field, "type"}, static_cast<std::uint64_t>(bytes));
+  add({field, "value"}, value);
 }
 
 void Digests::add(char const* field, double value) {
@@ -103,16 +110,18 @@ void Digests::add(char const* field, std::string_view text) {
 
 void Digests::add(char const* field, VectorView view) {
   bool const dense = view.stride() == 1;
-  add(field, hash_of(view.data(), view.device(), dense ? 1 : view.size(), dense ? view.size() : 1, view.stride(),
-                     size_of(view.type())));
+  std::int64_t const n = view.size(), bytes = size_of(view.type());
+  add_array(field, n, 1, bytes,
+            hash_of(view.data(), view.device(), dense ? 1 : n, dense ? n : 1, view.stride(), bytes));
 }
 
 void Digests::add(char const* field, MatrixView view) {
-  add(field, hash_of(view));
+  add_array(field, view.rows(), view.columns(), size_of(view.type()), hash_of(view));
 }
 
 void Digests::add(char const* field, IndexView view) {
-  add(field, hash_of(view.data, view.device, view.size, 1, view.stride, sizeof(std::int64_t)));
+  constexpr std::int64_t kBytes = sizeof(std::int64_t);
+  add_array(field, view.size, 1, kBytes, hash_of(view.data, view.device, view.size, 1, view.stride, kBytes));
 }
 
 void Digests::add(Geometry const& geometry) {
@@ -128,7 +137,8 @@ void Digests::add(Geometry const& geometry) {
     add("label_weight", clouds->labels.weight);
   } else {
     CostMatrix const& matrix = std::get<CostMatrix>(geometry);
-    add("cost", hash_of_costs(matrix.cost));
+    add_array("cost", matrix.cost.rows(), matrix.cost.columns(), size_of(matrix.cost.type()),
+              hash_of_costs(matrix.cost));
     add("transposed", matrix.transposed);
   }
 }
@@ -199,10 +209,10 @@ void Ranks::begin(char const* call, Digests const& inputs) {
   std::vector<std::uint64_t> const all = gathered(std::span(inputs.values));
   for (std::size_t k = 0; k < all.size(); ++k) {
     std::size_t const count = inputs.values.size();
+    auto const& [field, part] = inputs.names[k % count];
     if (all[k] != all[k % count])
       fail(ErrorCode::invalid_argument,
-           fmt::format("{}: rank {} has another value than rank 0; must be equal on all ranks", inputs.names[k % count],
-                       k / count));
+           fmt::format("{}: rank {} has another {} than rank 0; must be equal on all ranks", field, k / count, part));
   }
 }
 

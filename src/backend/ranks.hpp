@@ -21,11 +21,16 @@
 
 namespace monge {
 
-/// The names and hash values of the inputs of a call. Inputs of equal names share one hash value, so a batch has as
-/// many values as one problem.
+/// The names and hash values of the inputs of a call: one for a number; of an array its shape, its type and its value.
+/// Inputs of equal names share their hash values, so a batch has as many values as one problem.
 class Digests {
  public:
-  void add(char const* field, std::uint64_t bits);
+  struct Name {
+    std::string_view field, part;
+    bool operator==(Name const&) const = default;
+  };
+
+  void add(char const* field, std::uint64_t bits) { add({field, "value"}, bits); }
   void add(char const* field, double value);
   void add(char const* field, std::string_view text);
   void add(char const* field, VectorView view);
@@ -42,8 +47,12 @@ class Digests {
     add(field.name, member);
   }
 
-  std::vector<char const*> names;
+  std::vector<Name> names;
   std::vector<std::uint64_t> values;
+
+ private:
+  void add(Name name, std::uint64_t bits);
+  void add_array(char const* field, std::int64_t rows, std::int64_t columns, std::int64_t bytes, std::uint64_t value);
 };
 
 /// An array of which rank r has computed the items from edges[r] to edges[r + 1] - 1. An exchange copies these items to

@@ -108,6 +108,13 @@ def test_other_arguments_end_the_call_on_all_ranks(clouds):
         assert str(error).endswith("rank 1 has another value than rank 0; must be equal on all ranks")
 
 
+def test_other_shapes_end_the_call_on_all_ranks(clouds):
+    x, y = clouds
+    for error in on_ranks(Meeting(2), lambda ranks: monge.solve_sample(x[ranks.rank :], y, reg=0.5)):
+        assert isinstance(error, ValueError)
+        assert str(error).endswith("rank 1 has another shape than rank 0; must be equal on all ranks")
+
+
 def test_exception_of_a_callback_is_that_of_its_rank(clouds):
     def solve(ranks):
         def progress(state):

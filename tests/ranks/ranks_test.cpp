@@ -397,6 +397,55 @@ TEST_F(RankErrors, NameInputsThatDiffer) {
             std::vector<std::string>(2, "eps: rank 1 has another value than rank 0; must be equal on all ranks"));
 }
 
+TEST_F(RankErrors, SayHowArraysDiffer) {
+  std::vector<double> const x = problem_.x.values();
+  std::vector<float> const rounded(x.begin(), x.end());
+  auto const all = [](std::string const& field, std::string const& part) {
+    return std::vector<std::string>(
+        3, field + ": rank 2 has another " + part + " than rank 0; must be equal on all ranks");
+  };
+  PointCloud const clouds{{x.data(), kN, 3}, problem_.y.view()};
+  EXPECT_EQ(errors(3,
+                   [&](Context const& context, int rank) {
+                     solve(context, PointCloud{{x.data(), kN - rank / 2, 3}, problem_.y.view()}, {}, {}, {.eps = 1});
+                   }),
+            all("x", "shape"));
+  // As many numbers in other rows.
+  EXPECT_EQ(errors(3,
+                   [&](Context const& context, int rank) {
+                     MatrixView const cost = rank == 2 ? MatrixView(x.data(), 3, kN) : MatrixView(x.data(), kN, 3);
+                     solve(context, CostMatrix{cost}, {}, {}, {.eps = 1});
+                   }),
+            all("cost", "shape"));
+  EXPECT_EQ(errors(3,
+                   [&](Context const& context, int rank) {
+                     MatrixView const own = rank == 2 ? MatrixView(rounded.data(), kN, 3) : MatrixView(x.data(), kN, 3);
+                     solve(context, PointCloud{own, problem_.y.view()}, {}, {}, {.eps = 1});
+                   }),
+            all("x", "type"));
+  std::vector<double> const a(static_cast<std::size_t>(kN), 1.0 / kN);
+  EXPECT_EQ(
+      errors(3, [&](Context const& context,
+                    int rank) { solve(context, clouds, rank == 2 ? VectorView(a) : VectorView(), {}, {.eps = 1}); }),
+      all("a", "shape"));
+  EXPECT_EQ(errors(3,
+                   [&](Context const& context, int rank) {
+                     std::vector<double> b(static_cast<std::size_t>(kM), 1);
+                     if (rank == 2) b.back() = 0;
+                     solve(context, clouds, {}, b, {.eps = 1});
+                   }),
+            all("b", "value"));
+  // The problems of a batch in another order.
+  EXPECT_EQ(errors(3,
+                   [&](Context const& context, int rank) {
+                     BatchProblem const problems[] = {{clouds}, {PointCloud{clouds.y, clouds.x}}};
+                     std::vector<BatchProblem> own(std::begin(problems), std::end(problems));
+                     if (rank == 2) std::swap(own[0], own[1]);
+                     solve_batch(context, own, {.eps = 1});
+                   }),
+            all("x", "shape"));
+}
+
 TEST(RankRows, ThatDifferInColumnsAreRefused) {
   Meeting meeting(2);
   auto const outcomes = on_ranks(2, [&](int rank) {
