@@ -102,7 +102,8 @@ class Plan {
   // all others, by index.
 
   /// The k largest P_ij of each row, largest first, equal ones by j. Writes j to indices and P_ij to values, both n x
-  /// k, 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1. One pass; selection is slower for k above 64.
+  /// k, 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1, a row whose marginal is NaN has NaN there. One pass;
+  /// selection is slower for k above 64.
   void top_k(MutableIndexView indices, MutableMatrixView values) const;
   /// The same of each column, by i: m x k, 1 <= k <= n.
   void top_k_transpose(MutableIndexView indices, MutableMatrixView values) const;

@@ -72,7 +72,7 @@ class PlanEntries {
   /// out (size(side) x size(opposite(side))): P_ij, i of `side`.
   virtual void entries(Side side, MutableMatrixView out) = 0;
   /// The k largest P_ij of each i, largest first: their j and their values, size(side) x k, 1 <= k <= size of the other
-  /// side. Where i has no weight, j = 0 .. k - 1.
+  /// side. Where i has no weight or its marginal is NaN, j = 0 .. k - 1.
   virtual void top_k(Side side, MutableIndexView indices, MutableMatrixView values) = 0;
   /// Counts the entries P_ij > threshold (>= 0, in float64): row_begin_i, i = 0 .. n, is their number in the rows
   /// before i. Returns the total.

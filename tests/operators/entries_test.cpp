@@ -216,6 +216,32 @@ TEST_P(Entries, of_points_of_no_weight_are_zero_and_last) {
   }
 }
 
+// A potential that is NaN: rows that it reaches are NaN in the order of the columns, whatever k; others are as without.
+TEST_P(Entries, that_are_not_numbers_rank_by_index) {
+  std::int64_t const n = 40, m = 1100, bad = 5;
+  Case const test = make_case({n, m, 3});
+  std::vector<double> f(test.potentials.f.begin(), test.potentials.f.end());
+  std::vector<double> g(test.potentials.g.begin(), test.potentials.g.end());
+  g[bad] = std::numeric_limits<double>::quiet_NaN();
+  auto const entropic = make_operator(test.problem);
+  entropic->set_potentials(f, g);
+  auto const plan = entropic->plan(test.eps);
+  auto const without = make_plan(test);
+  for (Side const side : {Side::rows, Side::columns}) {
+    for (std::int64_t const k : {1, 30, 64, 65, 1100}) {
+      if (k > plan->size(other(side))) continue;
+      TopK const top(*plan, side, k), expected(*without, side, k);
+      for (std::int64_t i = 0; i < plan->size(side); ++i) {
+        bool const is_number = side == Side::columns && i != bad;
+        for (std::int64_t q = 0; q < k; ++q) {
+          ASSERT_EQ(top.indices(i, q), is_number ? expected.indices(i, q) : q) << i << ", rank " << q << ", k " << k;
+          ASSERT_EQ(std::isnan(top.values[i * k + q]), !is_number) << i << ", rank " << q << ", k " << k;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Entries, above_a_threshold_equal_the_oracle) {
   int index = 0;
   for (Recipe const& recipe : recipes()) {

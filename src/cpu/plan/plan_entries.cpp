@@ -49,8 +49,8 @@ struct Ranked {
   }
 };
 
-/// The first k of a row, in order. The k-th largest of the group maxima is a lower bound of the first k, so only
-/// columns that reach it are sorted, few more than k.
+/// The first k of a row, in order; NaN counts as minus infinity. The k-th largest of the group maxima is a lower bound
+/// of the first k, so only columns that reach it are sorted, few more than k.
 template <class T>
 class RowRanking {
  public:
@@ -67,10 +67,10 @@ class RowRanking {
     for_each_group(row, [&](std::size_t first, std::span<T const> group) {
       if (largest_[first / kGroup] < least) return;
       for (std::size_t j = 0; j < group.size(); ++j) {
-        if (group[j] >= least) found_.push_back({group[j], static_cast<std::int64_t>(first + j)});
+        T const logarithm = std::isnan(group[j]) ? -std::numeric_limits<T>::infinity() : group[j];
+        if (logarithm >= least) found_.push_back({logarithm, static_cast<std::int64_t>(first + j)});
       }
     });
-    if (found_.size() < k) return none(k);  // Logarithms that are NaN: potentials / eps have overflowed.
     std::partial_sort(found_.begin(), at(found_, k), found_.end());
     return std::span(found_).first(k);
   }
@@ -162,8 +162,8 @@ void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixVi
   std::size_t const k = static_cast<std::size_t>(indices.columns);
   for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
     RowRanking<T>& ranking = rankings[static_cast<std::size_t>(thread)];
-    std::span<Ranked<T> const> const found =
-        weight[static_cast<std::size_t>(i)] > 0 ? ranking(row, k) : ranking.none(k);
+    bool const has_entries = weight[static_cast<std::size_t>(i)] > 0 && !std::isnan(total[i]);
+    std::span<Ranked<T> const> const found = has_entries ? ranking(row, k) : ranking.none(k);
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {

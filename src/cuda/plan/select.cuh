@@ -14,7 +14,8 @@
 //   groups whose largest is large enough.
 //
 // Numerics: entries are ordered by (logarithm, column), so results do not depend on the order in which threads find
-//   them. Atomics are on integers only. Sums of a tile are in T, sums of tiles in float64, in a fixed order.
+//   them; a logarithm that is NaN counts as minus infinity. Atomics are on integers only. Sums of a tile are in T, sums
+//   of tiles in float64, in a fixed order.
 #pragma once
 #include <type_traits>
 
@@ -46,6 +47,12 @@ __device__ __forceinline__ std::uint64_t ordered_bits(double value) {
   std::uint64_t const bits = static_cast<std::uint64_t>(__double_as_longlong(value));
   constexpr std::uint64_t kSign = std::uint64_t{1} << 63;
   return bits & kSign ? ~bits : bits | kSign;
+}
+
+/// A logarithm that has an order.
+template <class T>
+__device__ __forceinline__ T number_of(T logarithm) {
+  return logarithm == logarithm ? logarithm : -std::numeric_limits<T>::infinity();
 }
 
 /// Room for sorting `count` elements: the next power of two.
@@ -120,7 +127,7 @@ struct RowReader {
     int const end = static_cast<int>(static_cast<std::int64_t>(groups) * (warp + 1) / kSelectWarps);
     for (int first = static_cast<int>(static_cast<std::int64_t>(groups) * warp / kSelectWarps); first < end;
          first += 32) {
-      bool const wanted = first + lane < end && ordered_bits(largest[first + lane]) >= least;
+      bool const wanted = first + lane < end && ordered_bits(number_of(largest[first + lane])) >= least;
       for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0;) {
         // kBatch loads are in flight at a time.
         bool there[kBatch];
@@ -130,7 +137,7 @@ struct RowReader {
         for (int b = 0; b < kBatch; ++b) {
           there[b] = left != 0;
           column[b] = (first + max(__ffs(static_cast<int>(left)) - 1, 0)) * kLogitGroup + lane;
-          value[b] = row[logit_position(column[b])];
+          value[b] = number_of(row[logit_position(column[b])]);
           left &= left - 1;
         }
 #pragma unroll
@@ -197,7 +204,7 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
   Bits mine = 0;
 #pragma unroll 4
   for (int at = thread; at < size; at += kSelectThreads) {
-    Bits const bits = ordered_bits(from[at]);
+    Bits const bits = ordered_bits(number_of(from[at]));
     mine = bits > mine ? bits : mine;
   }
   largest[thread] = mine;
@@ -235,10 +242,11 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
   start_next_kernel();
   wait_for_previous_kernel();
   std::int64_t* const indices = arguments.indices.data + i * arguments.indices.stride;
-  if (!(rows.weight[i] > 0)) {
+  bool const has_weight = rows.weight[i] > 0;
+  if (!has_weight || isnan(rows.factor[i])) {
     for (int q = thread; q < k; q += kSelectThreads) {
       indices[q] = q;
-      store_element(arguments.values, i * arguments.values.stride + q, 0.0);
+      store_element(arguments.values, i * arguments.values.stride + q, has_weight ? rows.factor[i] : 0.0);
     }
     return;
   }
