@@ -181,6 +181,7 @@ class ExactSolve {
   ExactPlan solve() {
     while (!improve()) {
     }
+    if (stopped_ && best_dual_ < 0) price_of_zero();
     Proof const proof = proof_of(simplex_.entries());
     split_mass_price();
     complete_potentials();
@@ -240,6 +241,16 @@ class ExactSolve {
     if (std::exchange(has_small_potentials_, true) || (is_proved && proof.rounding <= proof.allowed)) return true;
     start(std::vector(at(m_), 0.0), pairs_of_basis());
     return false;
+  }
+
+  /// Prices the potentials g = 0, whose dual value is >= 0 where costs are: a solve that was stopped may have worse
+  /// ones.
+  void price_of_zero() {
+    v_.assign(at(m_), 0);
+    dustbin_ = 0;
+    for (std::size_t j = 0; is_relaxed(options_) && j < v_.size(); ++j) v_[j] = std::min(0.0, lacking_.price[j]);
+    std::vector<Arc> offered = best_pairs();
+    price(offered);
   }
 
   /// The gap of the plan, the rounding of reduced costs in it, and how much an optimal plan may have.
@@ -891,7 +902,7 @@ class ExactSolve {
     CompensatedSum cost, penalties;
     std::vector<PlanEntry> const entries = plan_entries(penalties);
     if (report_.status == ExactStatus::optimal && !proof.holds(hidden_)) report_.status = ExactStatus::precision_limit;
-    report_.mass_price = is_partial(options_) ? -2 * g_.back() : 0;
+    report_.mass_price = is_partial(options_) ? 0 - 2 * g_.back() : 0;  // 0, not -0.
     f_.resize(at(n_));
     g_.resize(at(m_));
     plan.f = std::move(f_);

@@ -586,6 +586,25 @@ TEST(Exact, StoppedSolvesHaveALowerBound) {
   }
 }
 
+// Of costs >= 0 the lower bound is >= 0, whatever the potentials of the start are.
+TEST(Exact, StoppedSolvesOfBadStartsHaveTheBoundOfZero) {
+  for (std::int64_t const n : {40, 400}) {  // All pairs are candidates, or some.
+    Problem const problem = make_problem({.n = n, .m = n, .d = 3, .weights = Weights::skewed});
+    Random random(3);
+    std::vector<double> const f(n, 0);
+    std::vector<double> g(n);
+    for (double& potential : g) potential = 30 * random.normal();
+    for (ExactOptions options : {ExactOptions{}, {.penalty_a = 2, .penalty_b = 3}, {.mass = 0.5}}) {
+      options.f = f;
+      options.g = g;
+      options.progress = [](ExactProgress const&) { return false; };
+      ExactPlan const plan = solve(problem, options);
+      ASSERT_EQ(plan.report.status, ExactStatus::stopped);
+      EXPECT_GE(plan.report.dual, -1e-13 * plan.report.cost_scale);
+    }
+  }
+}
+
 /// Half of the costs are `large`, in no order, and the others below 1.
 std::vector<double> costs_with_large_ones(std::int64_t n, double large) {
   Random random(3);
@@ -786,6 +805,15 @@ TEST(Exact, ThePriceOfAllMassIsALeftDerivative) {
     double const step = 0x1p-10;  // Whole masses: the optimum is linear over the last unit.
     double const before = solve(problem, {.mass = most - step}).report.value;
     EXPECT_NEAR(plan.report.mass_price, (plan.report.value - before) / step, 1e-9) << trial;
+  }
+}
+
+TEST(Exact, ThePriceOfFreeMassIsPositiveZero) {
+  for (double const mass : {0.5, 1.0}) {
+    Problem const problem = make_matrix_problem(std::vector<double>(6, 0.0), {0.5, 0.5}, {0.25, 0.25, 0.5});
+    double const price = solve(problem, {.mass = mass}).report.mass_price;
+    EXPECT_EQ(price, 0);
+    EXPECT_FALSE(std::signbit(price)) << mass;
   }
 }
 
