@@ -148,6 +148,9 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.splr.candidate_sweeps);
 }
 
+/// Throws Error (invalid_argument, unsupported) for options that every solve refuses.
+void validate(SolveOptions const& options);
+
 /// Solves the problem at the head of this file; a (n) and b (m) are non-negative with positive totals, which are equal
 /// where both penalties are infinite: to 1e-6 relative and to half of the tolerance, or to 1e-6 alone where a or b is
 /// float32. b is then scaled to the total of a. An empty a or b is uniform with total 1, or with the total of the other

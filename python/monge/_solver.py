@@ -48,7 +48,8 @@ class Solver:
 
     Raises:
         TypeError: When the solver is made, an option that does not exist or is of a wrong kind.
-        ValueError: When the solver is made, an unknown choice; in a solve, a value that is not allowed.
+        ValueError: When the solver is made, an option of a value that is not allowed.
+        NotImplementedError: When the solver is made, an option that the method does not offer.
         RuntimeError: A progress function calls its own solver.
 
     >>> import monge, numpy as np

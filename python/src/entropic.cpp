@@ -84,9 +84,11 @@ void bind_entropic(nb::module_& module) {
       [](OptionDict const& given) {
         SolveOptions options;
         set_options(options, given, kSolveOptions);
+        validate(options);
       },
       nb::arg("options"),
-      "TypeError for a name that is no option, or a value of a wrong kind; ValueError for an unknown choice.");
+      "Raises the errors of a solve about its options: TypeError for a name that is no option or a value of a wrong "
+      "kind, ValueError for a value that is not allowed, NotImplementedError for a penalty that the method lacks.");
   using Solve = Plan(Context const&, Geometry const&, VectorView, VectorView, SolveOptions const&);
   auto const def_one = [&](char const* name, auto const& function) {
     module.def(name, function, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(), nb::arg("b").none(),

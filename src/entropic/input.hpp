@@ -9,7 +9,6 @@
 
 namespace monge {
 
-void validate(SolveOptions const& options);
 /// The options with eps in the units of the cost. Throws if eps_relative * mean_cost is not positive and finite.
 SolveOptions with_eps(SolveOptions options, double mean_cost);
 

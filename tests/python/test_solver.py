@@ -127,6 +127,12 @@ def test_a_progress_function_may_not_call_its_own_solver(rng):
         ({"foo": 1}, TypeError, "'foo' is no option; options are "),
         ({"max_iter": "ten"}, TypeError, "max_iter: is 'ten'; must be int"),
         ({"method": "fast"}, ValueError, "method: is 'fast'; must be auto"),
+        ({"tol": -1}, ValueError, "tol: is -1; must be finite and >= 0"),
+        ({"max_iter": 0}, ValueError, "max_iter: is 0; must be >= 1"),
+        ({"annealing": 2.0}, ValueError, "annealing: is 2; must be in "),
+        ({"unbalanced": -1}, ValueError, "unbalanced: is -1"),
+        ({"splr_reuse": 3}, ValueError, "splr_reuse: is 3; must be 30, the default, with method auto"),
+        ({"unbalanced": 1.0, "method": "splr"}, NotImplementedError, "unbalanced: is 1; must be inf with method splr"),
         ({"warn": "no"}, TypeError, "warn: is 'no'; must be True or False"),
     ],
 )

@@ -127,7 +127,7 @@ class SamplesLoss(torch.nn.Module):
         self._names = {field: name for field, name in _OF_GEOMLOSS.items() if field not in options}
         try:
             _check(to_text(self.options))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, NotImplementedError) as error:
             rename(error, self._names)
             raise
 
