@@ -24,12 +24,16 @@ from torch._C._functorch import is_legacy_batchedtensor
 
 from .. import _core
 from .._arrays import on_host
-from .._problem import Problem
+from .._problem import Problem, warn
 from ._operands import first_only
 from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, dense, weights_of, with_ones
 from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
 from ._response import FallsShortError, Found, Response, Wanted, by_weights, in_gauge
+
+
+_SHIFTED = 1e-4
+"""The relative error of potentials above which derivatives of functions that are not linear have a warning."""
 
 
 class _Attached(torch.autograd.Function):
@@ -73,6 +77,8 @@ class _Attached(torch.autograd.Function):
                     found = None
                 if found is None:  # Outside of the handler, so that errors are not chained to the first.
                     found = derive(ctx.result._refined, by_problem, by, *arguments)
+                    if name in ("potentials", "potential"):
+                        _warn_of_shift(name, ctx.result)
             else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             if is_constant:
@@ -81,6 +87,23 @@ class _Attached(torch.autograd.Function):
             found = [v.to(to.device) if one and v is not None else None for v, to, one in zip(found, given, wanted)]
         none = [None] * (len(ctx.needs_input_grad) - ctx.count)
         return *none, *(first_only(name, v, *by, *given) for v in found)
+
+
+def _warn_of_shift(name: str, result: Any) -> None:
+    """A warning where the refined potentials differ from those of the result. dL/df and dL/dg, which autograd computed
+    at those of the result, are off by as much if L is not linear. The scale is the spread of the potentials, or reg."""
+    for weights, *pair in zip(
+        weights_of(result._problem), result._float64_potentials(), result._refined._float64_potentials()
+    ):
+        f, of_optimum = (torch.as_tensor(v, device=weights.device)[weights > 0] for v in pair)
+        scale = max(float(of_optimum.std(correction=0)), result.reg)
+        shift = float((f - of_optimum).square().mean().sqrt()) / scale
+        if shift > _SHIFTED:
+            warn(
+                f"{name}: are off by some {shift:.0e} of their spread; a gradient of a function of them that is not "
+                "linear may be off by as much, or more; a smaller tol makes it better"
+            )
+            return
 
 
 def _require_tensor(name: str, found: Any) -> None:

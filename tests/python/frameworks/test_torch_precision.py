@@ -174,7 +174,7 @@ SPREAD = [
 ]
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore:potentials. are off by some")
 @pytest.mark.parametrize("costs", ["points", "matrix", "labels", "batch"])
 @pytest.mark.parametrize(("name", "reg", "options"), SPREAD)
 def test_potentials_at_the_optimum(name, reg, options, costs):
@@ -242,3 +242,29 @@ def test_what_is_far_from_the_optimum_is_said():
         derive("matching", reg=0.068)
     with pytest.raises(RuntimeError, match="^gradient: is off by some .*, for the potentials are too far from the "):
         derive("groups", reg=2.0, precision="float32", tol=1e-3)
+
+
+@pytest.mark.filterwarnings("error")
+def test_slow_parts_that_a_function_hardly_meets():
+    """The function amplifies little, so its own estimate is 4e-5; the potentials are off by more than reg / 1000."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 2, generator=generator, dtype=torch.float64)
+    y = x + 0.05 * torch.randn(60, 2, generator=generator, dtype=torch.float64)
+    w = torch.randn(60, generator=generator, dtype=torch.float64)
+
+    def gradient(tol):
+        to = x.clone().requires_grad_()
+        result = monge.solve_sample(to, y, reg=0.05, tol=tol, max_iter=100000)
+        return torch.autograd.grad(result.apply(y)[:, 0] @ w, to)[0]
+
+    found, expected = gradient(1e-4), gradient(1e-13)
+    assert (found - expected).norm() <= 1e-6 * expected.norm()
+
+
+def test_functions_of_potentials_that_are_not_linear():
+    """Autograd takes dL/df at the potentials of the solve, which refined ones do not mend."""
+    x, y = NEAR_PARTS["groups"]
+    for derive in (lambda r: r.potentials[0].square().sum(), lambda r: r.potential(x[:3]).square().sum()):
+        result = monge.solve_sample(x.clone().requires_grad_(), y, reg=1.0)
+        with pytest.warns(monge.ConvergenceWarning, match="^potentials?: are off by some .* not linear may be off"):
+            derive(result).backward()
