@@ -32,7 +32,8 @@ POINT, PROBLEM = 7e-9, 2.85e-5  # to pack a point; to prepare and certify a prob
 CALL, MEETINGS = 2e-4, 8e-4  # of a call, and what ranks add to it
 PASSES, PASSES_OF_STEP = 15, 2  # of a Hessian product, each as long as a half-step
 GATHER, STEP, LINK = 8.5e-6, 2.5e-6, 1.3e11  # NCCL: the first step of a ring, each further one; bytes a second
-# Several hosts: assumed, not measured. 8 devices each, with a link of 400 Gb/s for each device.
+# Several hosts: assumed, not measured. 8 devices each, with a link of 400 Gb/s for each device, of which
+# messages reach 80 %.
 OF_HOST, STEP_OF_HOSTS, LINK_OF_HOSTS = 8, 6e-6, 4e10
 # src/cuda: shorter passes are not shared; shares are blocks of rows.
 LEAST_PASS, BLOCK = 4e-5, 128
@@ -103,8 +104,8 @@ def predicted(work, ranks):
 
 
 def measurements():
-    """{name: {ranks: seconds of a call, the least of its runs}}"""
-    found = {}
+    """{name: {ranks: seconds of a call, the least of its runs}}, and {name: {ranks: times as fast as one of its run}}"""
+    found, ratios = {}, {}
     for file in ("scale_h200_x4.json", "scale_h200_x2.json"):
         results = json.loads((RESULTS / file).read_text())
         for run in results.get("runs", [results]):
@@ -112,9 +113,10 @@ def measurements():
                 if "name" not in row:
                     continue
                 times = found.setdefault(row["name"], {})
+                ratios.setdefault(row["name"], {1: 1})[run["devices"]] = row["ratio"]
                 for ranks, seconds in ((1, row["one"]), (run["devices"], row["shared"])):
                     times[ranks] = min(seconds, times.get(ranks, seconds))
-    return found
+    return found, ratios
 
 
 def rows_of(named, ranks, measured):
@@ -139,7 +141,7 @@ def print_table(rows):
               f"{row['times_one']:9.2f}{end}")
 
 
-def draw(picture, measured):
+def draw(picture, measured, ratios):
     """Strong and weak scaling: lines of the model, dots of the measurements."""
     import matplotlib
 
@@ -153,10 +155,10 @@ def draw(picture, measured):
              "points 200000 x 3, 20 sweeps": "#d1603d", "matrix 60000, 50 sweeps": "#d9a441",
              "points 20000 x 64, 200 sweeps": "#8a8a8a"}
     for name, colour in names.items():
-        work, seconds = work_of(name), measured[name]
+        work = work_of(name)
         strong.loglog(ranks, [predicted(work, 1)[0] / predicted(work, count)[0] for count in ranks], color=colour,
                       label=name[:name.index(",")])
-        strong.plot(list(seconds), [seconds[1] / seconds[count] for count in seconds], "o", color=colour, ms=4)
+        strong.plot(list(ratios[name]), list(ratios[name].values()), "o", color=colour, ms=4)
     strong.plot(ranks, ranks, color="#222222", lw=0.6, ls=":")
     strong.set(title="one problem: times as fast as one GPU", xlabel="GPUs")
     strong.legend(fontsize=8)
@@ -171,11 +173,11 @@ def draw(picture, measured):
     weak.set(title="points in proportion to GPUs: seconds of a sweep", xlabel="GPUs")
     weak.legend(fontsize=8)
     for axes in (strong, weak):
-        axes.axvspan(OF_HOST, ranks[-1], color="#222222", alpha=0.05, lw=0)
+        axes.axvspan(OF_HOST + 1, ranks[-1], color="#222222", alpha=0.05, lw=0)
         axes.grid(alpha=0.25)
         axes.set_xticks(ranks, [str(count) for count in ranks])
         axes.minorticks_off()
-    figure.suptitle("NVIDIA H200: measured (dots), model (lines); grey: several hosts, assumed", fontsize=11)
+    figure.suptitle("NVIDIA H200: measured (dots, up to 4), model (lines); grey: more than 8, several hosts, assumed", fontsize=11)
     figure.savefig(picture, dpi=110)
     print(f"picture: {picture.resolve()}")
 
@@ -196,7 +198,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--picture", type=Path, help="where the picture goes")
     arguments = parser.parse_args()
-    measured = measurements()
+    measured, ratios = measurements()
     named = {name: work_of(name) for name in ([arguments.work] if arguments.work else measured)}
     rows = rows_of(named, arguments.ranks, measured)
     if arguments.weak:
@@ -207,7 +209,7 @@ def main():
     else:
         print_table(rows)
     if arguments.picture:
-        draw(arguments.picture, measured)
+        draw(arguments.picture, measured, ratios)
 
 
 if __name__ == "__main__":
