@@ -32,8 +32,8 @@ POINT, PROBLEM = 7e-9, 2.85e-5  # to pack a point; to prepare and certify a prob
 CALL, MEETINGS = 2e-4, 8e-4  # of a call, and what ranks add to it
 PASSES, PASSES_OF_STEP = 15, 2  # of a Hessian product, each as long as a half-step
 GATHER, STEP, LINK = 8.5e-6, 2.5e-6, 1.3e11  # NCCL: the first step of a ring, each further one; bytes a second
-# Several hosts: assumed, not measured. 8 devices each, with a link of 400 Gb/s for each device, of which
-# messages reach 80 %.
+# Several hosts, assumed and not measured: a host has 8 devices, and each device a network link of 400 Gb/s. Messages
+# are assumed to reach 80 % of this rate.
 OF_HOST, STEP_OF_HOSTS, LINK_OF_HOSTS = 8, 6e-6, 4e10
 # src/cuda: shorter passes are not shared; shares are blocks of rows.
 LEAST_PASS, BLOCK = 4e-5, 128
@@ -103,20 +103,21 @@ def predicted(work, ranks):
     return turns * 2 * (half * share + LAUNCH) + messages + rest, messages
 
 
-def measurements():
-    """{name: {ranks: seconds of a call, the least of its runs}}, and {name: {ranks: times as fast as one of its run}}"""
-    found, ratios = {}, {}
+def measured_rows():
+    """Numbers of devices, and rows of bench/scale_cuda."""
     for file in ("scale_h200_x4.json", "scale_h200_x2.json"):
-        results = json.loads((RESULTS / file).read_text())
-        for run in results.get("runs", [results]):
-            for row in run["measurements"]:
-                if "name" not in row:
-                    continue
-                times = found.setdefault(row["name"], {})
-                ratios.setdefault(row["name"], {1: 1})[run["devices"]] = row["ratio"]
-                for ranks, seconds in ((1, row["one"]), (run["devices"], row["shared"])):
-                    times[ranks] = min(seconds, times.get(ranks, seconds))
-    return found, ratios
+        for run in json.loads((RESULTS / file).read_text())["runs"]:
+            yield from ((run["devices"], row) for row in run["measurements"] if "name" in row)
+
+
+def measurements():
+    """{name: {ranks: seconds of a call, the least of its runs}}"""
+    found = {}
+    for devices, row in measured_rows():
+        times = found.setdefault(row["name"], {})
+        for ranks, seconds in ((1, row["one"]), (devices, row["shared"])):
+            times[ranks] = min(seconds, times.get(ranks, seconds))
+    return found
 
 
 def rows_of(named, ranks, measured):
@@ -141,7 +142,7 @@ def print_table(rows):
               f"{row['times_one']:9.2f}{end}")
 
 
-def draw(picture, measured, ratios):
+def draw(picture, measured):
     """Strong and weak scaling: lines of the model, dots of the measurements."""
     import matplotlib
 
@@ -158,7 +159,8 @@ def draw(picture, measured, ratios):
         work = work_of(name)
         strong.loglog(ranks, [predicted(work, 1)[0] / predicted(work, count)[0] for count in ranks], color=colour,
                       label=name[:name.index(",")])
-        strong.plot(list(ratios[name]), list(ratios[name].values()), "o", color=colour, ms=4)
+        ratios = {1: 1} | {devices: row["ratio"] for devices, row in measured_rows() if row["name"] == name}
+        strong.plot(list(ratios), list(ratios.values()), "o", color=colour, ms=4)
     strong.plot(ranks, ranks, color="#222222", lw=0.6, ls=":")
     strong.set(title="one problem: times as fast as one GPU", xlabel="GPUs")
     strong.legend(fontsize=8)
@@ -177,7 +179,8 @@ def draw(picture, measured, ratios):
         axes.grid(alpha=0.25)
         axes.set_xticks(ranks, [str(count) for count in ranks])
         axes.minorticks_off()
-    figure.suptitle("NVIDIA H200: measured (dots, up to 4), model (lines); grey: more than 8, several hosts, assumed", fontsize=11)
+    title = "NVIDIA H200: measured (dots, up to 4), model (lines); grey: more than 8, several hosts, assumed"
+    figure.suptitle(title, fontsize=11)
     figure.savefig(picture, dpi=110)
     print(f"picture: {picture.resolve()}")
 
@@ -198,7 +201,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--picture", type=Path, help="where the picture goes")
     arguments = parser.parse_args()
-    measured, ratios = measurements()
+    measured = measurements()
     named = {name: work_of(name) for name in ([arguments.work] if arguments.work else measured)}
     rows = rows_of(named, arguments.ranks, measured)
     if arguments.weak:
@@ -209,7 +212,7 @@ def main():
     else:
         print_table(rows)
     if arguments.picture:
-        draw(arguments.picture, measured, ratios)
+        draw(arguments.picture, measured)
 
 
 if __name__ == "__main__":

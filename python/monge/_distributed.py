@@ -159,8 +159,8 @@ def on_devices(
 ) -> T:
     """work(device) on several devices of this process, which share the work of every call: a thread and a rank each.
 
-    Each thread runs `work` within `distributed`, which says what ranks must keep to. A single device has the caller's
-    thread. Results of the library belong to their rank: take from them within `work` all that is to be computed.
+    Each thread runs `work` within `distributed`, which says what ranks must keep to. For one device `work` runs in the
+    caller's thread. Results of the library belong to their rank: take from them within `work` all that is to be computed.
 
     >>> f = monge.on_devices(                                           # doctest: +SKIP
     ...     lambda device: monge.solve_sample(x.to(device), y.to(device), reg=0.5).potential_a

@@ -44,7 +44,8 @@ std::uint64_t hash_of(std::span<std::byte const> bytes, std::uint64_t seed = 1) 
   return hash;
 }
 
-/// Of numbers in host memory, without the shape; 1 of device memory, and of views with errors, which the call finds.
+/// A hash of the numbers in host memory, without their shape. It is 1 for device memory, and for views with errors,
+/// which the call itself reports.
 std::uint64_t hash_of(void const* data, Device device, std::int64_t rows, std::int64_t columns, std::int64_t stride,
                       std::int64_t bytes) {
   std::uint64_t hash = 1;

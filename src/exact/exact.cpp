@@ -243,12 +243,13 @@ class ExactSolve {
     return false;
   }
 
-  /// Prices the potentials g = 0, whose dual value is >= 0 where costs are: a solve that was stopped may have worse
-  /// ones.
+  /// Prices the potentials g = 0, whose dual value is >= 0 where all costs are >= 0. A solve that was stopped may have
+  /// potentials of a smaller dual value.
   void price_of_zero() {
     v_.assign(at(m_), 0);
     dustbin_ = 0;
-    for (std::size_t j = 0; is_relaxed(options_) && j < v_.size(); ++j) v_[j] = std::min(0.0, lacking_.price[j]);
+    if (is_relaxed(options_))
+      for (std::size_t j = 0; j < v_.size(); ++j) v_[j] = std::min(0.0, lacking_.price[j]);
     std::vector<Arc> offered = best_pairs();
     price(offered);
   }
@@ -516,7 +517,8 @@ class ExactSolve {
   /// little, and f is found anew from g.
   std::vector<double> g_of(Plan const& plan, std::vector<double> const& b, double fall) const {
     std::vector<double> g = plan.g();
-    for (std::size_t j = 0; n_ > m_ && j < g.size(); ++j) g[j] += b[j] > 0 ? fall * std::log(b[j]) : 0;
+    if (n_ <= m_) return g;
+    for (std::size_t j = 0; j < g.size(); ++j) g[j] += b[j] > 0 ? fall * std::log(b[j]) : 0;
     return g;
   }
 
@@ -637,9 +639,9 @@ class ExactSolve {
     return mean;
   }
 
-  /// Appends the largest entries of each row and column. Returns the mean difference of the reduced costs of a point's
-  /// first and last candidate: of the mean of rows and that of columns the geometric mean, since a cloud of few points
-  /// has far larger differences than one of many.
+  /// Appends the largest entries of each row and column. Returns a typical difference of the reduced costs of a point's
+  /// first and last candidate: the mean over the rows times the mean over the columns, under a root. The geometric mean
+  /// suits clouds of different sizes: a point with many near partners has far smaller differences.
   double candidates_of(Plan const& plan, double eps, std::vector<Arc>& arcs) const {
     double spread = 1;
     for (Side const side : kSides) {

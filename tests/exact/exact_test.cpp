@@ -392,7 +392,8 @@ TEST(Exact, StartsFromNothingTakeFewPivots) {
   EXPECT_LT(static_cast<double>(pivots), 3.4 * static_cast<double>(points));
 }
 
-// A start whose eps suits one side alone leaves thousands of pivots, each of which moves a part of a large tree.
+// The start chooses its last eps from the candidates of both sides. An eps from the rows alone leaves thousands of
+// pivots where there are few columns, and each pivot changes the potentials of thousands of nodes.
 TEST(Exact, ManySourcesOfFewTargetsTakeFewPivotsInBothOrientations) {
   std::int64_t const many = 20'000, few = 20, d = 8;
   double value = 0;

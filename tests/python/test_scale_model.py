@@ -19,7 +19,7 @@ def scale():
 
 
 def test_predictions_are_near_measurements(scale):
-    measured, _ = scale.measurements()
+    measured = scale.measurements()
     rows = scale.rows_of({name: scale.work_of(name) for name in measured}, [1, 2, 4], measured)
     off = {(row["work"], row["ranks"]): row["off"] for row in rows if row["measured"]}
     assert len(off) >= 45

@@ -34,8 +34,8 @@ _NEAR = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-4}
 """The relative error by the distance of the potentials to the optimum above which a derivative is that of refined
 potentials, or else has a warning."""
 _AMPLIFIED, _LOOSE = 3, 3e-4
-"""As long as this error is at most so many errors of the marginals, and below the second number, the solve was asked for
-no better."""
+"""An error of at most so many errors of the marginals, and of at most the second number, is as small as the tolerance of
+the solve lets it be."""
 _UNSURE = 3e-6
 """The estimate above which the distance is solved for: functions that hardly meet the slowest part of the system have
 estimates up to 200 times too small."""
@@ -92,10 +92,6 @@ def _size(result: Any, u: Tensor, w: Tensor, masses: tuple[Tensor, Tensor]) -> f
     return _norms((u, w), masses, 1)
 
 
-def _diagonals(result: Any, masses: tuple[Tensor, Tensor]) -> list[Tensor]:
-    return [(1 + result.reg / rho) * mass for mass, rho in zip(masses, result._penalties())]
-
-
 class Response:
     """The derivatives of a function of the potentials by costs and weights. `size` is that of the terms whose sums by_f
     and by_g are: a residual as small as their rounding is none.
@@ -113,8 +109,8 @@ class Response:
         plan.marginals(*marginals)
         # The rounding of the products bounds the residual.
         tolerance = 1e-10 if precision == "float64" else 1e-5
-        self.u, self.w, self.by_weights, report = self._solve(result, (by_f, by_g), marginals, tolerance)
-        diagonals = _diagonals(result, marginals)
+        diagonals = [(1 + result.reg / rho) * mass for mass, rho in zip(marginals, result._penalties())]
+        self.u, self.w, self.by_weights, report = self._solve(result, (by_f, by_g), diagonals, tolerance)
         # The report has the residual of the system with one side eliminated, whose right side may be rounding alone.
         of_w = product(plan.apply, self.w[:, None], plan.rows)[:, 0]
         of_u = product(plan.apply_transpose, self.u[:, None], plan.columns)[:, 0]
@@ -139,7 +135,7 @@ class Response:
         error = max(amplified, of_mass * cancelling) - 100 * unit * cancelling
         near = max(_NEAR[precision], min(_AMPLIFIED * of_marginals, _LOOSE))
         if _UNSURE < max(amplified, of_mass) and error <= near and norm > 0 and not result._is_refined:
-            u, w, _, _ = self._solve(result, in_gauge(result, *lacking), marginals, 0.1)
+            u, w, _, _ = self._solve(result, in_gauge(result, *lacking), diagonals, 0.1)
             distance = _size(result, u, w, marginals) / math.sqrt(float(marginals[0].sum() + marginals[1].sum()))
             error = min(_FAR, distance)  # A bound, which alone is no reason for an error.
             near = max(_NEAR[precision], _LOOSE)
@@ -151,15 +147,16 @@ class Response:
             _warn_of_distance(error, precision)
 
     def _solve(
-        self, result: Any, by: tuple[Tensor, Tensor], masses: tuple[Tensor, Tensor], tolerance: float
+        self, result: Any, by: tuple[Tensor, Tensor], diagonals: list[Tensor], tolerance: float
     ) -> tuple[Tensor, Tensor, list[Tensor], _core.LinearReport]:
-        """u, w and dL/da, dL/db at fixed direct terms, for the right side `by`."""
+        """u, w, and dL/da and dL/db through the potentials, for the right side `by`. `diagonals` are k P 1 and
+        k P^T 1, k = 1 + eps / rho."""
         eps, by_weights = result.reg, [torch.empty_like(v) for v in by]
         report = result._plan.potential_gradients(*by, None, None, *by_weights, tolerance=tolerance)
-        # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df with k = 1 + eps / rho.
+        # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df.
         u, w = (
             torch.where(diagonal > 0, (v + a * by_a / eps) / diagonal, 0)
-            for diagonal, v, a, by_a in zip(_diagonals(result, masses), by, self._weights, by_weights)
+            for diagonal, v, a, by_a in zip(diagonals, by, self._weights, by_weights)
         )
         return u, w, by_weights, report
 
