@@ -20,6 +20,7 @@
 #include "cuda/geometry/matrix_costs.hpp"
 #include "cuda/geometry/point_costs.hpp"
 #include "cuda/launch/batch.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/regularized/quadratic_operator.hpp"
 #include "cuda/regularized/splitting_operator.hpp"
@@ -198,8 +199,10 @@ class CudaBackend final : public Backend {
     if (small.size() < 2) return;
     DeviceGuard const guard(runtime_->index());
     runtime_->wait();
+    Generation const newest = newest_generation;
     side_by_side(static_cast<int>(std::min(kLanes, small.size())), small.size(), [&](std::size_t i) {
       DeviceGuard const guard_of_thread(runtime_->index());
+      newest_generation = newest;
       LaneScope const lane(*runtime_, omp_get_thread_num());
       work(small[i]);
     });

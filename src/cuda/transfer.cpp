@@ -16,6 +16,16 @@ Matrix as_column(Vector const& vector) {
                    [&](auto* data) { return Matrix(data, vector.size(), 1, vector.stride(), vector.device()); });
 }
 
+/// Waits for copies from the caller's memory that may read it after they have returned: from page-locked and managed
+/// memory, and where the device reads all host memory. Other memory has been read.
+void finish_reading(Runtime const& runtime, void const* host) {
+  cudaPointerAttributes attributes;
+  MONGE_CUDA_TRY(cudaPointerGetAttributes(&attributes, host));
+  if (attributes.type != cudaMemoryTypeUnregistered ||
+      device_attribute(cudaDevAttrPageableMemoryAccessUsesHostPageTables) != 0)
+    runtime.wait();
+}
+
 }  // namespace
 
 StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<unsigned char>& staging) {
@@ -30,6 +40,7 @@ StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<
     MONGE_CUDA_TRY(
         cudaMemcpy2DAsync(staging.data(), width, matrix.data(), static_cast<std::size_t>(matrix.row_stride() * bytes),
                           width, static_cast<std::size_t>(matrix.rows()), cudaMemcpyHostToDevice, runtime->stream()));
+    finish_reading(*runtime, matrix.data());
   }
   return {staging.data(), matrix.columns(), matrix.type()};
 }
@@ -41,9 +52,10 @@ StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<
 void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue) {
   if (queue.batch()) return queue.batch()->upload(from, to, static_cast<std::size_t>(bytes));
   // A copy from page-locked memory overlaps the host's work; a copy from other memory may wait for the stream.
-  if (bytes > 0 && bytes <= Runtime::kMostStaged)
-    from = std::memcpy(runtime.staging(bytes), from, static_cast<std::size_t>(bytes));
+  bool const is_staged = bytes <= Runtime::kMostStaged;
+  if (bytes > 0 && is_staged) from = std::memcpy(runtime.staging(bytes), from, static_cast<std::size_t>(bytes));
   MONGE_CUDA_TRY(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, runtime.stream()));
+  if (!is_staged) finish_reading(runtime, from);
 }
 
 void download(Runtime const& runtime, void const* from, void* to, std::int64_t bytes) {

@@ -117,29 +117,31 @@ void EntropicOperator::prepare_resident_sweeps() {
   MONGE_CUDA_TRY(cudaMemsetAsync(arrived_, 0, sizeof(unsigned), runtime->stream()));
 }
 
-ResidentSweepArguments EntropicOperator::resident_arguments(Sweep const& sweep, int count, double* errors) {
+ResidentSweepArguments EntropicOperator::resident_arguments(Sweep const& sweep, int count, double* errors) const {
   auto const of_side = [&](Side side) -> ResidentSweepArguments::OfSide {
-    return {problem_.side(side), potentials_[side_index(side)].data(), state(side).partials,
+    return {problem_.side(side), potential_data(side), state(side).partials,
             errors + (side == Side::rows ? 0 : error_count(Side::rows))};
   };
-  ResidentSweepArguments const arguments{.scores = problem_.costs->scores(Side::rows),
-                                         .parameters = parameters_for(potentials_, sweep.eps, sweep.relaxation),
-                                         .side = {of_side(Side::rows), of_side(Side::columns)},
-                                         .tile = {resident_->tile[0], resident_->tile[1]},
-                                         .tiles = {resident_->tiles[0], resident_->tiles[1]},
-                                         .is_self = is_self(),
-                                         .symmetric = sweep.symmetric,
-                                         .count = count,
-                                         .arrived = arrived_,
-                                         .arrivals = arrivals_};
-  arrivals_ += arguments.new_arrivals();
-  return arguments;
+  return {.scores = problem_.costs->scores(Side::rows),
+          .parameters = parameters_for(potentials_, sweep.eps, sweep.relaxation),
+          .side = {of_side(Side::rows), of_side(Side::columns)},
+          .tile = {resident_->tile[0], resident_->tile[1]},
+          .tiles = {resident_->tiles[0], resident_->tiles[1]},
+          .is_self = is_self(),
+          .symmetric = sweep.symmetric,
+          .count = count,
+          .arrived = arrived_,
+          .arrivals = arrivals_};
 }
 
 void EntropicOperator::prepare_sweeps() {
-  if (parameters_ || resident_) return;
+  if (prepared_) return;
   prepare_resident_sweeps();
-  if (resident_) return;
+  if (!resident_) prepare_sweeps_in_memory();
+  prepared_ = true;
+}
+
+void EntropicOperator::prepare_sweeps_in_memory() {
   SharedRuntime const& runtime = problem_.runtime;
   for (Side side : swept_sides()) {
     SweepState& target = state(side);
@@ -247,7 +249,7 @@ void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginal
   problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
                                            problem_.costs.use_count() == 1);
   for (Side const side : kSides) vectors_.combine({}, potential(side));
-  if (parameters_) connect_sweeps(half_steps());
+  if (prepared_ && !resident_) connect_sweeps(half_steps());
 }
 
 /// All logits: eps may differ from that of the last update. Updates do not write the padding.
@@ -340,8 +342,11 @@ void EntropicOperator::enqueue_sweep(Sweep const& sweep, Queue const& queue, cud
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   if (count == 0) return;
   Runtime const& runtime = *problem_.runtime;
-  if (resident_)
-    return launch_resident_sweeps(*resident_, resident_arguments(sweep, count, states_[0].errors), runtime.stream());
+  if (resident_) {
+    ResidentSweepArguments const arguments = resident_arguments(sweep, count, states_[0].errors);
+    launch_resident_sweeps(*resident_, arguments, runtime.stream());
+    return count_arrivals(arguments);
+  }
   make_logits(sweep, runtime.stream());
   DeviceRanks const* const ranks = problem_.costs->sharing_ranks();
   if (ranks) ranks->meet();
@@ -356,7 +361,7 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
       enqueue(runtime.stream());
     } else {
       if (!graph) graph.emplace(runtime, enqueue);
-      graph->launch(runtime.stream());
+      ranks ? ranks->launch(*graph, runtime.stream()) : graph->launch(runtime.stream());
     }
     sweeps_ += now;
     left -= now;

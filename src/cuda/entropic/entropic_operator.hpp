@@ -46,8 +46,11 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// resident_sweeps(), a group is one launch with resident_arguments(), after settle() alone.
   void prepare_sweeps();
   std::optional<ResidentSweepPlan> const& resident_sweeps() const { return resident_; }
-  /// For the next launch, which must follow; the errors of the last sweep go to `errors`, as error_parts().
-  ResidentSweepArguments resident_arguments(Sweep const& sweep, int count, double* errors);
+  /// For the next launch, behind which count_arrivals() follows; the errors of the last sweep go to `errors`, as
+  /// error_parts().
+  ResidentSweepArguments resident_arguments(Sweep const& sweep, int count, double* errors) const;
+  /// Of a launch that has not failed: the barriers of the next one wait for these arrivals.
+  void count_arrivals(ResidentSweepArguments const& launched) { arrivals_ += launched.new_arrivals(); }
   bool starts_apart(Sweep const& sweep) const;
   void settle(Sweep const& sweep);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
@@ -90,6 +93,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Of the rows and of the columns.
   std::array<Costs::SumPass, 2> half_steps() const;
   void prepare_resident_sweeps();
+  void prepare_sweeps_in_memory();
   /// Sets the arguments of all kernels of a sweep. Drops the graphs if an argument changed.
   void connect_sweeps(std::array<Costs::SumPass, 2> const& steps);
   void connect_fused_sweep();
@@ -116,9 +120,10 @@ class EntropicOperator final : public monge::EntropicOperator {
   Potentials potentials_;
   SweepState states_[2];
   std::optional<FusedState> fused_;
+  bool prepared_ = false;                            // All memory of sweeps is there.
   std::optional<ResidentSweepPlan> resident_;        // These sweeps have no graphs and no logits in memory.
   unsigned* arrived_ = nullptr;                      // Of the barriers of resident sweeps;
-  unsigned arrivals_ = 0;                            // its value when all launches are done.
+  unsigned arrivals_ = 0;                            // its value when all launches so far are done.
   std::optional<TranslationArguments> translation_;  // Null unless translates().
   SweepParameters* parameters_ = nullptr;
   DeviceArray<unsigned char> sweep_memory_;  // Parameters, partial sums and errors.

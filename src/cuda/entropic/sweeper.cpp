@@ -29,19 +29,21 @@ void Sweeper::record(std::span<SweepStep*> steps) {
   recorded_.clear();
   order_.clear();
   sweeps_.emplace(runtime_);
+  std::unordered_map<std::uint64_t, Recorded> recorded;
   std::int64_t errors = 0;
   for (SweepStep const* step : steps) {
-    recorded_.try_emplace(key_of(*step), Recorded{recorded_.size(), errors});
+    recorded.try_emplace(key_of(*step), Recorded{recorded.size(), errors});
     errors += operator_of(*step).error_count();
   }
   errors_ = DeviceArray<double>(runtime_, errors);
   for (SweepStep const* step : steps) {
     EntropicOperator& entropic = operator_of(*step);
     sweeps_->next_problem();
-    copy_words(entropic.error_parts(), errors_.data() + recorded_[key_of(*step)].first_error,
+    copy_words(entropic.error_parts(), errors_.data() + recorded[key_of(*step)].first_error,
                entropic.error_count() * static_cast<std::int64_t>(sizeof(double)), *sweeps_);
     entropic.enqueue_sweep(step->sweep, *sweeps_);
   }
+  recorded_ = std::move(recorded);  // Only a complete recording is known.
 }
 
 /// The longest turns come first, so the operators that still sweep are always the first ones.
@@ -55,8 +57,11 @@ void Sweeper::launch(std::vector<Turn> turns) {
     turn.entropic->make_logits(turn.sweep, logits.queue());
   }
   logits.launch();
-  if (order != order_) sweeps_->arrange(order);
-  order_ = std::move(order);
+  if (order != order_) {
+    order_.clear();  // Until the new order stands.
+    sweeps_->arrange(order);
+    order_ = std::move(order);
+  }
   std::size_t active = turns.size();
   for (int done = 0; active > 0; ++done) {
     while (active > 0 && turns[active - 1].count <= done) --active;
@@ -91,6 +96,7 @@ void Sweeper::launch_resident(std::vector<Turn> const& turns) {
   struct Group {
     ResidentSweepPlan plan;
     std::vector<Uploads::Place> arguments = {};
+    std::vector<EntropicOperator*> operators = {};
     std::vector<int> blocks = {};
     int sum = 0;
     BlockOfMany const* table = nullptr;
@@ -104,6 +110,7 @@ void Sweeper::launch_resident(std::vector<Turn> const& turns) {
     ResidentSweepArguments const arguments = turn.entropic->resident_arguments(turn.sweep, turn.count, turn.errors);
     group.arguments.push_back(uploads.reserve(sizeof arguments));
     std::memcpy(group.arguments.back().host, &arguments, sizeof arguments);
+    group.operators.push_back(turn.entropic);
     group.blocks.push_back(plan.blocks());
     group.sum += plan.blocks();
   }
@@ -119,6 +126,8 @@ void Sweeper::launch_resident(std::vector<Turn> const& turns) {
   for (Group const& group : groups) {
     launch_resident_sweeps(group.plan, group.table, group.sum, runtime_->stream());
     runtime_->count_batch_launch();
+    for (std::size_t k = 0; k < group.operators.size(); ++k)
+      group.operators[k]->count_arrivals(*static_cast<ResidentSweepArguments const*>(group.arguments[k].host));
   }
 }
 

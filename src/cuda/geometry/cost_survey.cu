@@ -1,5 +1,10 @@
 #include "cuda/geometry/cost_survey.hpp"
 
+#include <limits>
+#include <string>
+
+#include <monge/error.hpp>
+
 #include "cuda/geometry/cost_survey.cuh"
 #include "cuda/geometry/costs.hpp"
 #include "cuda/launch/divided_up.hpp"
@@ -19,6 +24,11 @@ struct Shape {
         blocks{divided_up(lines, kSurveyLines), divided_up(places, kSurveyPlaces)} {
     int const padded = blocks[0] * kSurveyLines;
     own = ranks ? ranks->share(padded, kSurveyLines) : RankShare{0, padded, padded, padded};
+    if (std::int64_t{blocks[0]} * blocks[1] > std::numeric_limits<int>::max())
+      throw Error(ErrorCode::unsupported,
+                  "C: is " + std::to_string(matrix.rows) + " x " + std::to_string(matrix.columns) +
+                      "; CUDA finds range and mean of less than 2^31 tiles of " + std::to_string(kSurveyLines) + " x " +
+                      std::to_string(kSurveyPlaces) + " costs");
     int const parts = own.each / kSurveyLines * blocks[1];
     std::int64_t const bytes =
         parts * std::int64_t{sizeof(SurveyPart)} + std::int64_t{sizeof(unsigned long long)} + own.each + places;

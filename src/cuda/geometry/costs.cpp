@@ -40,9 +40,10 @@ int half_stride_of(int dimension) {
 }
 
 int checked_size(char const* field, std::int64_t size) {
-  if (size > std::numeric_limits<int>::max() - kRowPadding)
+  constexpr std::int64_t kStep = std::int64_t{1} << 20;  // Of the loops over points, which go on by less in an int.
+  if (size > (std::int64_t{1} << 31) - kStep)
     throw Error(ErrorCode::unsupported, std::string(field) + ": is " + std::to_string(size) +
-                                            "; CUDA supports less than 2^31 points, dimensions and columns");
+                                            "; CUDA supports at most 2^31 - 2^20 points, dimensions and columns");
   return static_cast<int>(size);
 }
 

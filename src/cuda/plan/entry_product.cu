@@ -51,15 +51,15 @@ int value_tile(int width, DataType scalar) {
 void pack_values(PackValuesArguments const& arguments, cudaStream_t stream) {
   constexpr unsigned kRowShares = 64;
   unsigned const column_blocks = static_cast<unsigned>(divided_up(arguments.padded_width, kValueColumns));
-  dim3 const grid(column_blocks, static_cast<unsigned>(arguments.padded_count / kValueRows));
+  unsigned const blocks = column_blocks * static_cast<unsigned>(arguments.padded_count / kValueRows);
   if (arguments.scalar == DataType::float32) {
     MONGE_CUDA_TRY(cudaMemsetAsync(arguments.largest, 0,
                                    static_cast<std::size_t>(arguments.width) * sizeof(unsigned long long), stream));
     largest_values_kernel<<<dim3(column_blocks, kRowShares), kValueThreads, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    pack_values_kernel<float><<<grid, kValueThreads, 0, stream>>>(arguments);
+    pack_values_kernel<float><<<blocks, kValueThreads, 0, stream>>>(arguments);
   } else {
-    pack_values_kernel<double><<<grid, kValueThreads, 0, stream>>>(arguments);
+    pack_values_kernel<double><<<blocks, kValueThreads, 0, stream>>>(arguments);
   }
   MONGE_CUDA_TRY(cudaGetLastError());
 }
@@ -76,8 +76,8 @@ int double_product_parts(Operand const& rows, Operand const& columns, int multip
 
 void launch_double_product(DoubleProductArguments const& arguments, cudaStream_t stream) {
   auto const& [rows, columns, parts, sums] = arguments;
-  dim3 const grid(static_cast<unsigned>(columns.padded_size / kTileColumns),
-                  static_cast<unsigned>(rows.padded_size / kTileRows), static_cast<unsigned>(parts));
+  dim3 const grid(static_cast<unsigned>(rows.padded_size / kTileRows * (columns.padded_size / kTileColumns)),
+                  static_cast<unsigned>(parts));
   double_product_kernel<<<grid, kTileThreads, kDoubleProductBytes, stream>>>(arguments);
   MONGE_CUDA_TRY(cudaGetLastError());
 }

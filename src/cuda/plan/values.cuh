@@ -32,13 +32,14 @@ __global__ void __launch_bounds__(kValueThreads) largest_values_kernel(PackValue
   atomicMax(arguments.largest + p, static_cast<unsigned long long>(__double_as_longlong(largest)));
 }
 
-/// Grid: (blocks of kValueColumns columns, blocks of kValueRows rows).
+/// A block for each kValueColumns columns of each kValueRows rows: one dimension of a grid alone has room for all rows.
 template <class T>
 __global__ void __launch_bounds__(kValueThreads) pack_values_kernel(PackValuesArguments const arguments) {
   __shared__ double tile[kValueColumns][kValueRows + 1];
   int const thread = static_cast<int>(threadIdx.x);
-  int const first_p = static_cast<int>(blockIdx.x) * kValueColumns;
-  int const first_j = static_cast<int>(blockIdx.y) * kValueRows;
+  unsigned const column_blocks = static_cast<unsigned>((arguments.padded_width + kValueColumns - 1) / kValueColumns);
+  int const first_p = static_cast<int>(blockIdx.x % column_blocks) * kValueColumns;
+  int const first_j = static_cast<int>(blockIdx.x / column_blocks) * kValueRows;
   for (int e = thread; e < kValueColumns * kValueRows; e += kValueThreads) {
     int const p = first_p + e % kValueColumns, j = first_j + e / kValueColumns;
     tile[e % kValueColumns][e / kValueColumns] =

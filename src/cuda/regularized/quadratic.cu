@@ -36,12 +36,13 @@ int quadratic_chunks(int lines) {
 
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream) {
   QuadraticProblem const& problem = arguments.problem;
-  dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
+  unsigned const blocks =
+      static_cast<unsigned>(problem.words[0]) * static_cast<unsigned>(quadratic_chunks(problem.size[0]));
   with_costs(problem.matrix, [&]<class LineCosts>() {
     quadratic_pass_kernel<LineCosts>
         <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    turn_mask_kernel<LineCosts><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    turn_mask_kernel<LineCosts><<<blocks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
   join_chunks_kernel<<<blocks_of(problem.size[1], kQuadraticBlock), kQuadraticBlock, 0, stream>>>(

@@ -127,21 +127,23 @@ __device__ __forceinline__ void sum_warps(double& sum, int& count) {
   }
 }
 
-__device__ __forceinline__ void store_chunk(QuadraticPassArguments const& arguments, int place, double sum, int count) {
+__device__ __forceinline__ void store_chunk(QuadraticPassArguments const& arguments, int chunk, int place, double sum,
+                                            int count) {
   if (threadIdx.x >= 32 || place >= arguments.problem.size[1]) return;
-  std::int64_t const at = static_cast<std::int64_t>(blockIdx.y) * arguments.problem.size[1] + place;
+  std::int64_t const at = static_cast<std::int64_t>(chunk) * arguments.problem.size[1] + place;
   arguments.chunk_sum[at] = sum;
   arguments.chunk_count[at] = count;
 }
 
-/// One block for each word of the lines and each chunk of lines.
+/// One block for each word of the lines and each chunk of lines, chunk after chunk.
 template <class LineCosts>
 __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int const word = static_cast<int>(blockIdx.x), place = 32 * word + lane;
-  int const first_line = static_cast<int>(blockIdx.y) * kChunkLines + 32 * warp, line = first_line + lane;
+  unsigned const words = static_cast<unsigned>(problem.words[0]);
+  int const chunk = static_cast<int>(blockIdx.x / words), word = static_cast<int>(blockIdx.x % words);
+  int const place = 32 * word + lane, first_line = chunk * kChunkLines + 32 * warp, line = first_line + lane;
   unsigned const of_line =
       line < problem.size[0] ? state.mask[0][static_cast<std::int64_t>(line) * problem.words[0] + word] : 0u;
   unsigned of_place = 0;
@@ -162,7 +164,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPas
     }
   }
   sum_warps(sum, count);
-  store_chunk(arguments, place, sum, count);
+  store_chunk(arguments, chunk, place, sum, count);
 }
 
 /// Joins the sums of places over the chunks.

@@ -68,12 +68,10 @@ void nonzero_entries(NonzeroArguments const& arguments, cudaStream_t stream) {
 
 void multiply_entries(EntryProductOf const& product, cudaStream_t stream) {
   bool const of_rows = product.side == Side::rows;
-  int const blocks = of_rows ? divided_up(product.entries.order.size, kEntryRows)
-                             : divided_up(product.entries.matrix.columns, kEntryWarps);
-  dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(divided_up(product.width, kProductWidth)));
+  unsigned const blocks = product_blocks(product) * static_cast<unsigned>(divided_up(product.width, kProductWidth));
   with_pairs(product.entries.matrix, [&]<class Pairs>() {
     auto const kernel = of_rows ? row_products_kernel<Pairs> : column_products_kernel<Pairs>;
-    kernel<<<grid, kEntryBlock, 0, stream>>>(product);
+    kernel<<<blocks, kEntryBlock, 0, stream>>>(product);
   });
   MONGE_CUDA_TRY(cudaGetLastError());
 }

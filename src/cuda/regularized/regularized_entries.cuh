@@ -478,14 +478,24 @@ struct PointProduct {
   }
 };
 
-/// Grid: (blocks of 32 rows, columns of the values). Each warp takes every eighth column of X.
+/// The blocks of a product with kProductWidth columns of the values: of 32 rows each, or of a column of X for each
+/// warp. A grid has these for the first columns of the values, then for the next ones.
+__host__ __device__ __forceinline__ unsigned product_blocks(EntryProductOf const& product) {
+  bool const of_rows = product.side == Side::rows;
+  int const points = of_rows ? product.entries.order.size : product.entries.matrix.columns;
+  int const each = of_rows ? kEntryRows : kEntryWarps;
+  return static_cast<unsigned>((points - 1) / each + 1);
+}
+
+/// Each warp takes every eighth column of X.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductOf const product) {
   __shared__ double sums[kEntryWarps][kProductWidth + 1][kEntryRows];
   RegularizedEntries const& entries = product.entries;
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int const place = static_cast<int>(blockIdx.x) * kEntryRows + lane, i = row_at(entries.order, place);
-  int const first = static_cast<int>(blockIdx.y) * kProductWidth;
+  unsigned const blocks = product_blocks(product);
+  int const place = static_cast<int>(blockIdx.x % blocks) * kEntryRows + lane, i = row_at(entries.order, place);
+  int const first = static_cast<int>(blockIdx.x / blocks) * kProductWidth;
   PointProduct mine{};
   if (i >= 0) {
 #pragma unroll 4
@@ -502,13 +512,14 @@ __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductO
   mine.store(product, i, first);
 }
 
-/// Grid: (columns of X, one warp each; columns of the values).
+/// One warp for each column of X.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) column_products_kernel(EntryProductOf const product) {
   RegularizedEntries const& entries = product.entries;
   int const lane = static_cast<int>(threadIdx.x) % 32;
-  int const j = static_cast<int>(blockIdx.x) * kEntryWarps + static_cast<int>(threadIdx.x) / 32;
-  int const first = static_cast<int>(blockIdx.y) * kProductWidth;
+  unsigned const blocks = product_blocks(product);
+  int const j = static_cast<int>(blockIdx.x % blocks) * kEntryWarps + static_cast<int>(threadIdx.x) / 32;
+  int const first = static_cast<int>(blockIdx.x / blocks) * kProductWidth;
   if (j >= entries.matrix.columns) return;
   PointProduct mine{};
 #pragma unroll 4

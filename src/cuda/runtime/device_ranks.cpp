@@ -73,6 +73,11 @@ void DeviceRanks::check() const {
   throw Error(ErrorCode::device_failure, failure);
 }
 
+void DeviceRanks::launch(Graph const& graph, cudaStream_t stream) const {
+  check();
+  nccl_->launch(graph, stream);
+}
+
 void DeviceRanks::gather(void* data, std::int64_t bytes, cudaStream_t stream) const {
   check();
   if (nccl_) return nccl_->all_gather(data, static_cast<std::size_t>(bytes), stream);

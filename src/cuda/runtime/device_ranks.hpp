@@ -41,6 +41,8 @@ class DeviceRanks {
   void meet() const;
   /// Throws if gathers that were enqueued have been ended, because a rank did not come or NCCL failed.
   void check() const;
+  /// Launches a graph that holds gathers. Throws where gathers have been ended: their communicator is gone.
+  void launch(Graph const& graph, cudaStream_t stream) const;
   /// `data` has `bytes` for each rank. Copies the part of this rank to the others.
   void gather(void* data, std::int64_t bytes, cudaStream_t stream) const;
 

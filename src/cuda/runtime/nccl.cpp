@@ -175,10 +175,20 @@ void Nccl::abandon() {
   if (state_->failure.empty()) state_->failure = "ranks: a message failed";
 }
 
-void Nccl::all_gather(void* all, std::size_t bytes, cudaStream_t stream) const {
-  std::scoped_lock const lock(state_->mutex);
+std::unique_lock<std::mutex> Nccl::in_use() const {
+  std::unique_lock lock(state_->mutex);
   if (!state_->failure.empty()) throw Error(ErrorCode::device_failure, state_->failure);
+  return lock;
+}
+
+void Nccl::all_gather(void* all, std::size_t bytes, cudaStream_t stream) const {
+  auto const lock = in_use();
   state_->enqueue(all, bytes, stream);
+}
+
+void Nccl::launch(Graph const& graph, cudaStream_t stream) const {
+  auto const lock = in_use();
+  graph.launch(stream);
 }
 
 std::string Nccl::failure() const {

@@ -3,12 +3,15 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
 #include <cuda_runtime_api.h>
 
 namespace monge::cuda {
+
+class Graph;
 
 /// The communicator of this rank. A thread of its own makes it, watches its gathers and ends it. Where another rank
 /// does not come to a gather, this thread ends the gather, so no wait for the stream is without an end.
@@ -33,11 +36,15 @@ class Nccl {
 
   /// `all` has `bytes` bytes for each rank; this rank's are at their place.
   void all_gather(void* all, std::size_t bytes, cudaStream_t stream) const;
+  /// A graph that holds gathers.
+  void launch(Graph const& graph, cudaStream_t stream) const;
   /// Why gathers were ended: then `all` of these and of later gathers is not complete. Empty if none was.
   std::string failure() const;
 
  private:
   void end();
+  /// Throws after a failure. While the result lives, no gather is ended.
+  std::unique_lock<std::mutex> in_use() const;
   struct State;
   std::shared_ptr<State> state_;
   std::thread thread_;

@@ -155,16 +155,29 @@ void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
 }
 
 void Runtime::release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
-  if (lane_runtime == this) return lane().released.push_back({memory, bytes, stream});
-  std::scoped_lock const lock(mutex_);
-  auto const* const address = static_cast<unsigned char const*>(memory);
-  auto const piece = std::find_if(arena_.begin(), arena_.end(), [&](ArenaPiece const& candidate) {
-    return std::greater_equal<>()(address, candidate.data) && std::less<>()(address, candidate.data + candidate.bytes);
-  });
-  if (piece == arena_.end()) return release_alone(memory, bytes, stream);
-  if (--piece->in_use > 0 || (piece->open && arena_scopes_ > 0)) return;
-  release_alone(piece->data, piece->bytes, this->stream());
-  arena_.erase(piece);
+  if (lane_runtime == this) {
+    try {
+      return lane().released.push_back({memory, bytes, stream});
+    } catch (std::bad_alloc const&) {
+      cudaStreamSynchronize(this->stream());  // The end of the scope would wait too.
+    }
+  }
+  {
+    std::scoped_lock const lock(mutex_);
+    auto const* const address = static_cast<unsigned char const*>(memory);
+    auto const piece = std::find_if(arena_.begin(), arena_.end(), [&](ArenaPiece const& candidate) {
+      return std::greater_equal<>()(address, candidate.data) &&
+             std::less<>()(address, candidate.data + candidate.bytes);
+    });
+    if (piece != arena_.end()) {
+      if (--piece->in_use > 0 || (piece->open && arena_scopes_ > 0)) return;
+      memory = piece->data;
+      bytes = piece->bytes;
+      stream = lane_->stream.get();
+      arena_.erase(piece);
+    }
+  }
+  release_alone(memory, bytes, stream);  // The caller's function may release other memory of this runtime.
 }
 
 void* Runtime::cut_from_arena(std::size_t bytes) const {
@@ -175,6 +188,7 @@ void* Runtime::cut_from_arena(std::size_t bytes) const {
     // Without a scope pieces do not grow: a result that outlives the next call would keep a large one.
     bool const grows = open && arena_scopes_ > 0;
     std::size_t const size = std::max(bytes, grows ? std::min(2 * arena_.back().bytes, kLargest) : kFirst);
+    arena_.reserve(arena_.size() + 1);
     auto* const data = static_cast<unsigned char*>(allocate_alone(size, stream()));
     arena_.push_back({data, size});
   }
@@ -186,11 +200,13 @@ void* Runtime::cut_from_arena(std::size_t bytes) const {
 }
 
 void Runtime::close_arena() const noexcept {
-  for (ArenaPiece& piece : arena_) {
-    piece.open = false;
-    if (piece.in_use == 0) release_alone(piece.data, piece.bytes, stream());
+  for (ArenaPiece& piece : arena_) piece.open = false;
+  auto const next = [&] { return std::ranges::find(arena_, 0, &ArenaPiece::in_use); };
+  for (auto piece = next(); piece != arena_.end(); piece = next()) {
+    ArenaPiece const unused = *piece;
+    arena_.erase(piece);  // Before the caller's function, which may change the list.
+    release_alone(unused.data, unused.bytes, stream());
   }
-  std::erase_if(arena_, [](ArenaPiece const& piece) { return piece.in_use == 0; });
 }
 
 std::unique_ptr<Staging> Runtime::batch_staging(std::size_t bytes) const {
@@ -203,8 +219,17 @@ std::unique_ptr<Staging> Runtime::batch_staging(std::size_t bytes) const {
   return result;
 }
 
-void Runtime::give_back(std::unique_ptr<Staging> staging) const {
-  stagings_.push_back(std::move(staging));
+void Runtime::give_back(std::unique_ptr<Staging> staging) const noexcept {
+  try {
+    stagings_.push_back(std::move(staging));
+  } catch (std::bad_alloc const&) {
+    return;  // It ends here.
+  }
+  std::size_t kept = 0;
+  std::erase_if(stagings_, [&](std::unique_ptr<Staging> const& own) {
+    kept += own->bytes();
+    return kept > kMostKeptStaging && own->idle();
+  });
 }
 
 void Runtime::release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {

@@ -52,7 +52,7 @@ class Stream {
 
 class Event {
  public:
-  Event() { MONGE_CUDA_TRY(cudaEventCreate(&event_)); }
+  Event() { MONGE_CUDA_TRY(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
   ~Event() { cudaEventDestroy(event_); }
   Event(Event const&) = delete;
   Event& operator=(Event const&) = delete;
@@ -135,9 +135,11 @@ class Runtime {
   void* allocate(std::size_t bytes, cudaStream_t stream) const;
   void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
 
-  /// Page-locked memory of at least `bytes` for a batch. give_back() makes it available to the next batch.
+  /// Page-locked memory of at least `bytes` for a batch. give_back() makes it available to the next batch. Memory
+  /// beyond kMostKeptStaging bytes ends there, once its copies are done.
   std::unique_ptr<Staging> batch_staging(std::size_t bytes) const;
-  void give_back(std::unique_ptr<Staging> staging) const;
+  void give_back(std::unique_ptr<Staging> staging) const noexcept;
+  static constexpr std::size_t kMostKeptStaging = std::size_t{1} << 28;
 
   /// Null for one rank.
   DeviceRanks const* ranks() const { return ranks_.get(); }
@@ -269,6 +271,9 @@ class DeviceArray {
 class Staging {
  public:
   explicit Staging(std::size_t bytes) : memory_(static_cast<std::int64_t>(bytes)) {}
+  ~Staging() { cudaEventSynchronize(copied_.get()); }
+  Staging(Staging const&) = delete;
+  Staging& operator=(Staging const&) = delete;
   unsigned char* data() const { return memory_.data(); }
   std::size_t bytes() const { return static_cast<std::size_t>(memory_.size()); }
   /// Copies bytes `begin` to `end` to the same offsets from `device`.
