@@ -5,7 +5,9 @@
 #include <memory>
 #include <monge/context.hpp>
 #include <mutex>
+#include <new>
 #include <utility>
+#include <vector>
 
 namespace monge::python {
 
@@ -23,17 +25,67 @@ class Session {
   template <class Work>
   auto run(Work const& work) {
     nb::gil_scoped_release const released;
-    std::lock_guard const lock(mutex_);
+    Turn const turn(*this);
     return work(context_);
   }
 
+  /// Destroys `made`, then `memory`. Python may drop an object at any time, within a callback of another session too,
+  /// so this never waits for the context: the thread that uses it destroys them when it has ended its work.
+  void destroy(std::shared_ptr<void> made, std::shared_ptr<void const> memory) {
+    nb::gil_scoped_release const released;
+    try {
+      std::lock_guard const lock(dropping_);
+      dropped_.reserve(dropped_.size() + 1);
+      dropped_.push_back({std::move(memory), std::move(made)});
+    } catch (std::bad_alloc const&) {
+      Turn const turn(*this);
+      made.reset();
+    }
+    destroy_dropped();
+  }
+
  private:
+  struct Dropped {
+    std::shared_ptr<void const> memory;
+    std::shared_ptr<void> made;
+  };
+  struct Turn {
+    explicit Turn(Session& session) : session(session) { session.mutex_.lock(); }
+    Turn(Turn const&) = delete;
+    ~Turn() {
+      session.mutex_.unlock();
+      session.destroy_dropped();
+    }
+    Session& session;
+  };
+
+  std::vector<Dropped> take_dropped() {
+    std::lock_guard const lock(dropping_);
+    return std::exchange(dropped_, {});
+  }
+  bool has_dropped() {
+    std::lock_guard const lock(dropping_);
+    return !dropped_.empty();
+  }
+  /// Whoever has the context looks again when it has given it back, so nothing stays.
+  void destroy_dropped() {
+    while (has_dropped() && mutex_.try_lock()) {
+      std::vector<Dropped> dropped = take_dropped();
+      for (Dropped& each : dropped) each.made.reset();
+      mutex_.unlock();
+      nb::gil_scoped_acquire const lock;  // Memory belongs to objects of Python.
+      dropped.clear();
+    }
+  }
+
   Context context_;
   std::recursive_mutex mutex_;  // A progress function may use, or drop, objects of the session that is solving.
+  std::mutex dropping_;         // For dropped_.
+  std::vector<Dropped> dropped_;
 };
 
-/// An object that the library made on a session's context, with the caller's memory that it may read. It is used and
-/// destroyed in Session::run().
+/// An object that the library made on a session's context, with the caller's memory that it may read. It is used in
+/// Session::run(), and destroyed by Session::destroy().
 template <class Made>
 class OnSession {
  public:
@@ -42,7 +94,7 @@ class OnSession {
   OnSession(OnSession const&) = delete;
   OnSession(OnSession&&) noexcept = default;
   ~OnSession() {
-    if (made_) session_->run([&](Context const&) { made_.reset(); });
+    if (made_) session_->destroy(std::move(made_), std::move(memory_));
   }
 
   std::shared_ptr<Session> const& session() const { return session_; }

@@ -180,6 +180,71 @@ TEST_P(DeviceMemory, what_the_default_stream_has_yet_to_write_is_waited_for) {
   EXPECT_EQ(plan.f(), expected.f());
 }
 
+/// Host memory that the device reads by itself: page-locked, or managed.
+class ReadByDevice {
+ public:
+  ReadByDevice(std::span<double const> values, std::int64_t columns, std::int64_t stride, bool is_managed)
+      : columns_(columns), stride_(stride), rows_(std::ssize(values) / columns), is_managed_(is_managed) {
+    std::size_t const bytes = static_cast<std::size_t>(rows_ * stride_) * sizeof(double);
+    auto const memory = reinterpret_cast<void**>(&data_);
+    check(is_managed_ ? cudaMallocManaged(memory, bytes, cudaMemAttachGlobal) : cudaMallocHost(memory, bytes));
+    for (std::int64_t k = 0; k < std::ssize(values); ++k) at(k) = values[static_cast<std::size_t>(k)];
+  }
+  ReadByDevice(ReadByDevice const&) = delete;
+  ~ReadByDevice() { is_managed_ ? cudaFree(data_) : cudaFreeHost(data_); }
+  void overwrite() {
+    for (std::int64_t k = 0; k < rows_ * columns_; ++k) at(k) = -12345;
+  }
+  MatrixView matrix() const { return {data_, rows_, columns_, stride_}; }
+  VectorView vector() const { return {data_, rows_, stride_}; }
+
+ private:
+  double& at(std::int64_t k) { return data_[k / columns_ * stride_ + k % columns_]; }
+  std::int64_t columns_, stride_, rows_;
+  bool is_managed_;
+  double* data_ = nullptr;
+};
+
+// A copy from such memory goes on after it has been enqueued, and so behind whatever the device still has to do.
+TEST_P(DeviceMemory, inputs_may_be_overwritten_when_a_call_with_results_there_returns) {
+  std::int64_t const n = 70, m = 600;
+  Problem const problem = make_problem({n, m, 3});
+  Plan const plan = solve(context(), problem.geometry(), problem.a, problem.b,
+                          {.eps = 0.5, .tolerance = 1e-3, .precision = precision()});
+  Random random(3);
+  for (bool const is_managed : {false, true}) {
+    // More than small copies take, which pass through memory of the library; and few, with gaps between rows.
+    for (std::int64_t const columns : {90, 1}) {
+      for (std::int64_t const gap : {0, 3}) {
+        SCOPED_TRACE(testing::Message() << (is_managed ? "managed, " : "page-locked, ") << columns << " columns, gap "
+                                        << gap);
+        std::vector<double> const v = gaussian_points(m, columns, random), w = gaussian_points(n, 1, random);
+        OnDevice<double> out(std::vector<double>(n * columns), n, columns), gram(std::vector<double>(m), m, 1);
+        auto const run = [&](MatrixView values, VectorView weights, VectorView first) {
+          plan.apply(values, out.mutable_matrix());
+          plan.apply_gram(weights, first, gram.mutable_vector());
+        };
+        std::vector<double> one;
+        for (std::int64_t j = 0; j < m; ++j) one.push_back(v[static_cast<std::size_t>(j * columns)]);
+        run({v.data(), m, columns}, w, one);
+        std::vector<double> const expected = out.values(), expected_gram = gram.values();
+        out.fill(0);
+        gram.fill(0);
+        ReadByDevice values(v, columns, columns + gap, is_managed), weights(w, 1, 1 + gap, is_managed),
+            first(one, 1, 1 + gap, is_managed);
+        check(cudaDeviceSynchronize());
+        auto const sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(100)); };
+        check(cudaLaunchHostFunc(cudaStreamLegacy, sleep, nullptr));
+        run(values.matrix(), weights.vector(), first.vector());
+        for (ReadByDevice* const input : {&values, &weights, &first}) input->overwrite();
+        check(cudaDeviceSynchronize());
+        EXPECT_EQ(out.values(), expected);
+        EXPECT_EQ(gram.values(), expected_gram);
+      }
+    }
+  }
+}
+
 TEST_P(DeviceMemory, points_that_are_not_finite_are_found_there) {
   Problem const problem = make_problem({50, 60, 3});
   std::vector<double> values = problem.x.values();

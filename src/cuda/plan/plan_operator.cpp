@@ -42,12 +42,8 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
   Frozen fresh;
   DeviceArray<double>& given = transforms_[side_index(side)];
-  if (given.data()) {
-    fresh.transform = transform_logits(problem_, side, potentials_, eps_);
-    fresh.transform.plus = std::move(given);
-  } else {
-    fresh.transform = cuda::transform(problem_, side, potentials_, eps_);
-  }
+  fresh.transform = given.data() ? transform_logits(problem_, side, potentials_, eps_)
+                                 : cuda::transform(problem_, side, potentials_, eps_);
   fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
   fresh.share_factor = DeviceArray<double>(runtime, rows.size);
   fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
@@ -56,7 +52,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   freeze_rows({side_index(side),
                rows,
                potentials_[side_index(side)].data(),
-               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data()},
+               {given.data() ? given.data() : softmin.plus.data(), softmin.reference.data(), softmin.sum.data()},
                softmin.parameters.data(),
                fresh.references.data(),
                fresh.share_factor.data(),
@@ -75,6 +71,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   arguments.factors = fresh.factors.data();
   arguments.references = fresh.references.data();
   arguments.partials = fresh.partials.data();
+  if (given.data()) fresh.transform.plus = std::move(given);
   slot = std::move(fresh);
   return *slot;
 }
