@@ -3,6 +3,7 @@
 import copy
 import pickle
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 
@@ -173,3 +174,29 @@ def test_messages(rng, given, call, error, message):
         with pytest.raises(error):
             solver.solve_sample(**{"X_a": x, "X_b": y, **call})
         same(solver.solve_sample(x, y), expected)
+
+
+def test_a_progress_function_may_drop_results_of_a_solver_that_is_solving(rng):
+    """Two of them, each the other's: a destructor that waited for the other's solve would wait for ever."""
+    x, y = rng.normal(size=(60, 2)), rng.normal(size=(50, 2))
+    solvers = [monge.Solver(reg=0.5), monge.Solver(reg=0.5)]
+    results = [[solver.solve_sample(x, y)] for solver in solvers]
+    together, values = threading.Barrier(2, timeout=20), [None, None]
+
+    def work(own: int) -> None:
+        def progress(state):
+            if results[1 - own]:
+                together.wait()  # Both solve.
+                results[1 - own].clear()
+                together.wait()
+            return True
+
+        values[own] = float(solvers[own].solve_sample(x + 1, y, progress=progress).value)
+
+    threads = [threading.Thread(target=work, args=(own,), daemon=True) for own in (0, 1)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    expected = float(monge.solve_sample(x + 1, y, reg=0.5).value)
+    assert values == [pytest.approx(expected, rel=1e-4)] * 2

@@ -1,6 +1,8 @@
 """Arrays on a GPU: PyTorch, CuPy and JAX, streams, and devices that do not go together. Skipped where there is none."""
 
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -114,6 +116,43 @@ def test_device_memory_is_that_of_pytorch(clouds):
     assert peak >= 4 * (x.numel() + y.numel())
     # PyTorch rounds up to 512 bytes, and a session has a little before.
     assert abs(torch.cuda.max_memory_allocated() - before - peak) <= 0.1 * peak + 65536
+
+
+COLLECTS_IN_THE_ALLOCATOR = """
+import gc, torch, monge
+from monge import _arrays
+
+collections = 0
+
+def collecting(function):
+    def work(self, *arguments):
+        global collections
+        before = function(self, *arguments)
+        collections += gc.collect() > 0
+        return before
+    return work
+
+kind = type(_arrays.framework_named("torch"))
+kind._allocate, kind._release = collecting(kind._allocate), collecting(kind._release)
+gc.disable()
+x = torch.randn(3000, 8, device="cuda")
+expected = float(monge.solve_sample(x, x + 1, reg=1.0).value)
+for _ in range(20):
+    cycle = [monge.solve_sample(x, x + 1, reg=1.0)]
+    cycle.append(cycle)
+    del cycle
+    assert float(monge.solve_sample(x, x + 1, reg=1.0).value) == expected
+assert collections > 0
+print("done")
+"""
+
+
+def test_plans_may_be_collected_within_the_allocator():
+    """In a process of its own, which a deadlock would not end."""
+    done = subprocess.run(
+        [sys.executable, "-c", COLLECTS_IN_THE_ALLOCATOR], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout.strip() == "done", done.stderr
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
