@@ -222,6 +222,45 @@ TEST_P(DeviceCalls, give_all_memory_back) {
   check(cudaDeviceSynchronize());
 }
 
+TEST_P(DeviceCalls, of_several_plans_share_the_memory_of_products_and_selections) {
+  constexpr std::size_t kMebibyte = std::size_t{1} << 20;
+  constexpr std::int64_t kWidth = 64;
+  Pool pool;
+  {
+    Context const own = Context::cuda({.allocator = pool.allocator()});
+    std::vector<Problem> const problems{make_problem({9000, 8900, 64}),
+                                        make_problem({.n = 9000, .m = 8900, .d = 64, .seed = 3})};
+    std::vector<std::unique_ptr<PlanOperator>> plans;
+    for (Problem const& problem : problems) {
+      plans.push_back(backend_of(own)
+                          .entropic_operator(problem.geometry(), {problem.a, problem.b}, {precision(), 0})
+                          ->plan(0.05 * Magnitudes(problem).spread()));
+    }
+    Random random(6);
+    std::vector<double> const v = gaussian_points(8900, kWidth, random);
+    auto const results = [&](PlanOperator& plan) {
+      std::vector<double> out(9000 * kWidth), values(9000 * 3);
+      std::vector<std::int64_t> indices(values.size());
+      plan.multiply(Side::rows, Scaling::plan, {v.data(), 8900, kWidth}, {out.data(), 9000, kWidth});
+      plan.top_k(Side::rows, {indices.data(), 9000, 3, 3, {}}, {values.data(), 9000, 3});
+      out.insert(out.end(), values.begin(), values.end());
+      return out;
+    };
+    std::vector<double> const first = results(*plans[0]);
+    std::size_t const before = pool.bytes;
+    EXPECT_GT(before, 256 * kMebibyte);
+    std::vector<double> const second = results(*plans[1]);
+    EXPECT_LT(pool.bytes, before + 64 * kMebibyte);
+    EXPECT_EQ(results(*plans[0]), first);
+    plans[0].reset();
+    EXPECT_GT(pool.bytes, 256 * kMebibyte) << "the other plan goes on";
+    EXPECT_EQ(results(*plans[1]), second);
+    plans.clear();
+    EXPECT_LT(pool.bytes, 64 * kMebibyte);
+  }
+  EXPECT_TRUE(pool.out.empty());
+}
+
 /// The most memory that a solve of n x n points and products with its plan hold at a time.
 double most_bytes_of_a_solve(Precision precision, std::int64_t n) {
   Pool pool;

@@ -51,15 +51,15 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   int const together =
       static_cast<int>(std::clamp<std::int64_t>(kLogRowBytes / std::max<std::int64_t>(scratch_bytes, 1), 1, most));
   std::int64_t const groups = columns / kLogitGroup;
-  grow(runtime, workspace_.log_rows, most * (columns + groups) * width);
-  grow(runtime, workspace_.selection, together * scratch_bytes);
-  grow(runtime, workspace_.log_factors, columns * width);
-  log_factors(problem_.side(other), from.transform.logits.factors.data(), workspace_.log_factors.data(), stream);
+  grow(runtime, workspace().log_rows, most * (columns + groups) * width);
+  grow(runtime, workspace().selection, together * scratch_bytes);
+  grow(runtime, workspace().log_factors, columns * width);
+  log_factors(problem_.side(other), from.transform.logits.factors.data(), workspace().log_factors.data(), stream);
 
   LogRows rows;
   rows.scalar = costs.scalar();
-  rows.values = workspace_.log_rows.data();
-  void* const largest = workspace_.log_rows.data() + most * columns * width;
+  rows.values = workspace().log_rows.data();
+  void* const largest = workspace().log_rows.data() + most * columns * width;
   rows.largest = largest;
   rows.stride = columns;
   rows.factor = from.plan_factor.data();
@@ -71,9 +71,9 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
     PassArguments& arguments = pass.arguments;
     arguments.parameters = from.transform.parameters.data();
     arguments.logits = from.transform.logits.values.data();
-    arguments.factors = workspace_.log_factors.data();
+    arguments.factors = workspace().log_factors.data();
     arguments.references = from.references.data() + rows.first * width;
-    arguments.entries = {costs.scalar(), columns, workspace_.log_rows.data(), largest};
+    arguments.entries = {costs.scalar(), columns, workspace().log_rows.data(), largest};
     launch_pass(pass.plan, arguments, stream);
     for (int begin = 0; begin < rows.count; begin += together) visit(part(rows, begin, together));
   }
@@ -97,7 +97,7 @@ void PlanOperator::top_k(Side side, MutableIndexView indices, MutableMatrixView 
   arguments.values = value_output.view();
   for_log_rows(side, top_k_scratch(problem_.costs->scalar(), arguments.k), [&](LogRows const& rows) {
     arguments.rows = rows;
-    arguments.scratch = workspace_.selection.data();
+    arguments.scratch = workspace().selection.data();
     cuda::top_k(arguments, problem_.runtime->stream());
   });
   index_output.finish();
@@ -172,7 +172,7 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   draw_rows(arguments, stream);
   std::int64_t const tiles = problem_.costs->padded_size(Side::columns) / kSampleTile;
   for_log_rows(Side::rows, tiles * static_cast<std::int64_t>(sizeof(double)), [&](LogRows const& rows) {
-    draw_columns(arguments, rows, reinterpret_cast<double*>(workspace_.selection.data()), stream);
+    draw_columns(arguments, rows, reinterpret_cast<double*>(workspace().selection.data()), stream);
   });
   auto const found = download(*runtime, sums.data() + n - 1, 2);
   require_mass(found[0]);

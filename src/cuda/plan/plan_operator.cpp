@@ -163,7 +163,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, Vector const& v, Vector&
 void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
   Side const other = opposite(side);
-  DeviceVector& between = workspace_.between[side_index(other)];
+  DeviceVector& between = between_[side_index(other)];
   if (!between.data()) between = DeviceVector(problem_.runtime, problem_.size(other));
   multiply(other, in, between);
   vectors_.combine({{1, &between, &w}}, between);
@@ -301,15 +301,15 @@ void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedVie
                                      StridedView const& v, int width, StridedView const& out) {
   Side const other = opposite(side);
   HadamardFactors factors;
-  factors.left = pack_rows(l, problem_.size(side), problem_.costs->padded_size(side), inner, workspace_.left,
-                           workspace_.left_divisor);
-  factors.right = pack_rows(r, problem_.size(other), problem_.costs->padded_size(other), inner, workspace_.right,
-                            workspace_.right_divisor);
+  factors.left = pack_rows(l, problem_.size(side), problem_.costs->padded_size(side), inner, workspace().left,
+                           workspace().left_divisor);
+  factors.right = pack_rows(r, problem_.size(other), problem_.costs->padded_size(other), inner, workspace().right,
+                            workspace().right_divisor);
   if (problem_.costs->scalar() == DataType::float32) {
     // Coordinates are below 2^14, so products of `inner` of them are at most 2^28 bit_ceil(inner).
     factors.factor = std::ldexp(1.0, -28) / static_cast<double>(std::bit_ceil(static_cast<unsigned>(inner)));
-    factors.left_divisor = workspace_.left_divisor.data();
-    factors.right_divisor = workspace_.right_divisor.data();
+    factors.left_divisor = workspace().left_divisor.data();
+    factors.right_divisor = workspace().right_divisor.data();
   }
   multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
 }
@@ -329,8 +329,15 @@ bool PlanOperator::by_entries(int width, bool keep) const {
   return width * times.pass > (keep ? 2 * read : read + times.pass + times.entries);
 }
 
+PlanOperator::Workspace& PlanOperator::workspace() {
+  std::weak_ptr<void>& shared = problem_.runtime->scratch();
+  workspace_ = std::static_pointer_cast<Workspace>(shared.lock());
+  if (!workspace_) shared = workspace_ = std::make_shared<Workspace>();
+  return *workspace_;
+}
+
 PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool keep) {
-  EntryStore& store = keep ? kept_[side_index(side)] : passing_;
+  EntryStore& store = keep ? kept_[side_index(side)] : workspace().passing;
   std::int64_t const columns = problem_.costs->padded_size(opposite(side));
   int const padded = problem_.costs->rows_of_rank(side).count;
   bool const halves = problem_.costs->scalar() == DataType::float32;
@@ -351,7 +358,7 @@ PackedValues PlanOperator::packed_values(Side side, StridedView const& v, int wi
   bool const halves = scalar == DataType::float32;
   int const padded_count = problem_.costs->padded_size(other);
   int const padded_width = static_cast<int>(round_up(width, value_tile(width, scalar)));
-  Workspace& work = workspace_;
+  Workspace& work = workspace();
   std::int64_t const bytes = static_cast<std::int64_t>(padded_width) * padded_count * (halves ? 2 : 8);
   grow(runtime, work.values_high, bytes);
   if (halves) {
@@ -385,18 +392,18 @@ void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& sto
   Frozen& from = frozen(side);
   Costs::Launch pass = problem_.costs->launch(side, first, rows, Pass::entries);
   std::int64_t const partials = static_cast<std::int64_t>(rows) * pass.plan.work.slots;
-  grow(problem_.runtime, workspace_.sum_partials, partials * 2 * size_of(problem_.costs->scalar()));
+  grow(problem_.runtime, workspace().sum_partials, partials * 2 * size_of(problem_.costs->scalar()));
   PassArguments& arguments = pass.arguments;
   arguments.parameters = from.transform.parameters.data();
   arguments.logits = from.transform.logits.values.data();
   arguments.factors = from.transform.logits.factors.data();
   arguments.references = from.references.data() + first * size_of(problem_.costs->scalar());
-  arguments.partials = workspace_.sum_partials.data();
+  arguments.partials = workspace().sum_partials.data();
   arguments.entries = store.entries(problem_.costs->scalar(), problem_.costs->padded_size(opposite(side)));
   launch_pass(pass.plan, arguments, problem_.runtime->stream());
   PackedSide points = problem_.side(side);
   points.size = points.padded_size = rows;
-  row_sums({side_index(side), points, workspace_.sum_partials.data(), nullptr, pass.plan.work, nullptr},
+  row_sums({side_index(side), points, workspace().sum_partials.data(), nullptr, pass.plan.work, nullptr},
            store.sums.data(), problem_.runtime->stream());
 }
 
@@ -426,8 +433,8 @@ StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedV
   if (rows.scalar == DataType::float32) {
     EntryProductPlan const plan =
         plan_entry_product(rows.padded_size, rows.stride, padded_width, runtime->multiprocessors());
-    grow(runtime, workspace_.partials, plan.partial_size() * 4);
-    auto* const partials = reinterpret_cast<float*>(workspace_.partials.data());
+    grow(runtime, workspace().partials, plan.partial_size() * 4);
+    auto* const partials = reinterpret_cast<float*>(workspace().partials.data());
     launch_entry_product(plan, {rows, values.operand, plan.column_tiles, plan.work, partials}, runtime->stream());
     result.partials = partials;
     result.tile = plan.tile;
@@ -438,8 +445,8 @@ StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedV
   int const parts = double_product_parts(rows, values.operand, runtime->multiprocessors());
   result.sum_size = static_cast<std::int64_t>(rows.padded_size) * padded_width;
   result.parts = parts;
-  grow(runtime, workspace_.partials, parts * result.sum_size * 8);
-  auto* const sums = reinterpret_cast<double*>(workspace_.partials.data());
+  grow(runtime, workspace().partials, parts * result.sum_size * 8);
+  auto* const sums = reinterpret_cast<double*>(workspace().partials.data());
   launch_double_product({rows, values.operand, parts, sums}, runtime->stream());
   result.sums = sums;
   result.sum_stride = padded_width;
@@ -460,8 +467,8 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
   if (ranks) {
     frozen(side);  // A pass of all ranks.
     ranks->meet();
-    grow(problem_.runtime, workspace_.products, share.all * product_bytes);
-    products = {workspace_.products.data(), width, out.scalar};
+    grow(problem_.runtime, workspace().products, share.all * product_bytes);
+    products = {workspace().products.data(), width, out.scalar};
   }
   int const end = share.first + share.count;
   for (int first = share.first; first < end; first += store.rows) {
@@ -486,7 +493,7 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
                                      products.data, bytes, bytes, static_cast<std::size_t>(problem_.size(side)),
                                      cudaMemcpyDeviceToDevice, problem_.runtime->stream()));
   }
-  store.complete = &store != &passing_;
+  store.complete = keep;
 }
 
 std::unique_ptr<monge::EntrySolver> PlanOperator::entry_solver(double per_row) {

@@ -79,14 +79,15 @@ class PlanOperator final : public monge::PlanOperator {
 
     Entries entries(DataType scalar, int columns) const { return {scalar, columns, high.data(), low.data()}; }
   };
-  /// Memory of products with many columns. It is kept between products and only grows.
+  /// Memory of products with many columns and of selections. It only grows. Plans of a runtime share it: a call may
+  /// overwrite it, and it lives as long as one of the plans that have used it.
   struct Workspace {
+    EntryStore passing;  // Entries that are not kept.
     DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
     DeviceArray<unsigned char> products;                          // Of all ranks, if several.
     DeviceArray<unsigned char> log_rows, log_factors, selection;  // Of selections.
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
-    DeviceVector between[2];  // Of Gram products.
   };
   /// The factors L and R of the Hadamard product, packed.
   struct HadamardFactors {
@@ -97,6 +98,7 @@ class PlanOperator final : public monge::PlanOperator {
   };
 
   Frozen& frozen(Side side);
+  Workspace& workspace();
   EntryStore& entry_store(Side side, bool keep);
   /// Whether the cache has room for the entries of a side.
   bool keeps_entries(Side side) const;
@@ -127,8 +129,9 @@ class PlanOperator final : public monge::PlanOperator {
   double cache_bytes_;
   std::optional<Frozen> frozen_[2];
   DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.
-  EntryStore kept_[2], passing_;
-  Workspace workspace_;
+  EntryStore kept_[2];
+  std::shared_ptr<Workspace> workspace_;
+  DeviceVector between_[2];  // Of Gram products.
 };
 
 }  // namespace monge::cuda

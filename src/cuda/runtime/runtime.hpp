@@ -125,6 +125,9 @@ class Runtime {
   /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
+  /// What calls in stream() may use in turn. Its users own it.
+  std::weak_ptr<void>& scratch() const { return lane().scratch; }
+
   void wait() const;
   void count_batch_launch() const { ++counters_.batch_launches; }
   /// Page-locked memory for one copy in the stream, at most kMostStaged bytes, aligned to 16. wait() takes all of it
@@ -155,6 +158,7 @@ class Runtime {
     Stream stream;
     PinnedArray<unsigned char> staging;
     std::int64_t staged = 0;  // Bytes of `staging` in use.
+    std::weak_ptr<void> scratch;
     /// Memory to be released after the work of this lane. Its stream may belong to another lane.
     struct Released {
       void* memory;
