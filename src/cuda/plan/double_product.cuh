@@ -3,7 +3,7 @@
 //   S_ip = sum_j E_ij V_jp   over a part of the points j
 //
 // Tiling: a block of 128 threads has a tile of 64 x 64 sums (device/score_tile.cuh) and walks over the points of its
-//   part. Grid (tiles, parts), row of tiles after row of tiles.
+//   part. Grid (column tiles, row tiles, parts), from row tile `first_row_tile` on.
 // Traffic: a row of E once for each 64 columns; the sums once for each part, which store_values() adds in order.
 #pragma once
 #include "cuda/device/score_tile.cuh"
@@ -19,7 +19,7 @@ static_assert(kDoubleProductBytes >= DoubleScores::shared_bytes(4 * kTileChunk +
 
 __global__ void __launch_bounds__(kTileThreads, 3) double_product_kernel(DoubleProductArguments const given) {
   extern __shared__ __align__(16) unsigned char shared[];
-  int const part = static_cast<int>(blockIdx.y), chunks = given.rows.dimension / kTileChunk;
+  int const part = static_cast<int>(blockIdx.z), chunks = given.rows.dimension / kTileChunk;
   int const size = (chunks + given.parts - 1) / given.parts * kTileChunk, first = part * size;
   PassArguments factors;
   factors.rows = given.rows;
@@ -28,9 +28,8 @@ __global__ void __launch_bounds__(kTileThreads, 3) double_product_kernel(DoubleP
     operand->points = static_cast<double const*>(operand->points) + first;
     operand->dimension = min(size, operand->dimension - first);
   }
-  unsigned const tiles = static_cast<unsigned>(given.columns.padded_size / kTileColumns);  // Side by side.
   Segment const segment{
-      static_cast<int>(blockIdx.x / tiles) * kTileRows, static_cast<int>(blockIdx.x % tiles), 1, 0, 0, 0};
+      (given.first_row_tile + static_cast<int>(blockIdx.y)) * kTileRows, static_cast<int>(blockIdx.x), 1, 0, 0, 0};
   DoubleScores products(shared, factors, segment);
   ThreadScores<double> sum;
   products.next(sum);

@@ -75,11 +75,16 @@ int double_product_parts(Operand const& rows, Operand const& columns, int multip
 }
 
 void launch_double_product(DoubleProductArguments const& arguments, cudaStream_t stream) {
-  auto const& [rows, columns, parts, sums] = arguments;
-  dim3 const grid(static_cast<unsigned>(rows.padded_size / kTileRows * (columns.padded_size / kTileColumns)),
-                  static_cast<unsigned>(parts));
-  double_product_kernel<<<grid, kTileThreads, kDoubleProductBytes, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
+  constexpr int kMostRows = 65535;  // Of a grid.
+  int const row_tiles = arguments.rows.padded_size / kTileRows;
+  DoubleProductArguments some = arguments;
+  for (; some.first_row_tile < row_tiles; some.first_row_tile += kMostRows) {
+    dim3 const grid(static_cast<unsigned>(arguments.columns.padded_size / kTileColumns),
+                    static_cast<unsigned>(std::min(kMostRows, row_tiles - some.first_row_tile)),
+                    static_cast<unsigned>(arguments.parts));
+    double_product_kernel<<<grid, kTileThreads, kDoubleProductBytes, stream>>>(some);
+    MONGE_CUDA_TRY(cudaGetLastError());
+  }
 }
 
 EntryProductPlan plan_entry_product(int padded_rows, int padded_count, int padded_width, int multiprocessors) {

@@ -54,6 +54,7 @@ struct DoubleProductArguments {
   Operand columns;  // The values.
   int parts;
   double* sums;
+  int first_row_tile = 0;
 };
 /// As many parts as keep the device busy: few rows and columns alone are few blocks.
 int double_product_parts(Operand const& rows, Operand const& columns, int multiprocessors);
