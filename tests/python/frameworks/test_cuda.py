@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -153,6 +154,47 @@ def test_plans_may_be_collected_within_the_allocator():
         [sys.executable, "-c", COLLECTS_IN_THE_ALLOCATOR], capture_output=True, text=True, timeout=300, check=False
     )
     assert done.stdout.strip() == "done", done.stderr
+
+
+def test_calls_from_threads_and_within_a_progress_function(clouds):
+    x, y = cuda(clouds)
+
+    def value(**options):
+        return float(monge.solve_sample(x, y, reg=1.0, **options).value)
+
+    expected, within = value(), []
+
+    def progress(state):
+        within.append(value())
+        return True
+
+    assert value(progress=progress) == expected
+    assert within and set(within) == {expected}
+    with ThreadPoolExecutor(4) as threads:
+        assert set(threads.map(lambda _: value(), range(16))) == {expected}
+
+
+def test_arrays_may_lie_in_any_way(clouds):
+    x, y = (torch.tensor(v) for v in clouds)
+    cost = torch.cdist(x, y).square()
+    expected = float(monge.solve_sample(x, y, reg=1.0, device="cuda").value)
+    of_cost = float(monge.solve(cost, reg=1.0, device="cuda").value)
+    wide = torch.zeros(300, 20)
+    wide[:, 3:11] = x
+    read_only = clouds[0].copy()
+    read_only.flags.writeable = False
+    for given in (x.pin_memory(), x.T.contiguous().T, wide[:, 3:11], wide.pin_memory()[:, 3:11], read_only):
+        other = y if isinstance(given, torch.Tensor) else clouds[1]
+        assert float(monge.solve_sample(given, other, reg=1.0, device="cuda").value) == expected
+        if isinstance(given, torch.Tensor):
+            assert float(monge.solve_sample(given.cuda(), y.cuda(), reg=1.0).value) == expected
+    for given in (cost.pin_memory(), cost.T.contiguous().T):
+        assert float(monge.solve(given, reg=1.0, device="cuda").value) == pytest.approx(of_cost, rel=1e-6)
+        assert float(monge.solve(given.cuda(), reg=1.0).value) == pytest.approx(of_cost, rel=1e-6)
+    same = x[:1].expand(300, 8)  # One row in memory.
+    assert float(monge.solve_sample(same.cuda(), y.cuda(), reg=1.0).value) == pytest.approx(
+        float(monge.solve_sample(same.contiguous(), y, reg=1.0).value), rel=1e-5
+    )
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
