@@ -2,6 +2,7 @@
 // of a few, so the plan of the few, of the CPU in float64, says what is right.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -43,9 +44,10 @@ struct Reference {
     EXPECT_EQ(solved.status(), Status::converged);
     f = solved.f();
     g = solved.g();
+    primal = solved.report().primal;
     plan.emplace(std::move(solved));
   }
-  double eps = 4;
+  double eps = 4, primal = 0;
   Problem problem;
   Values f, g;
   std::optional<Plan> plan;
@@ -317,6 +319,35 @@ TEST_P(ManyPoints, have_the_average_and_potential_of_the_few) {
   };
   // A softmin is off by eps times the errors of the logarithms of its terms, which are those of P.
   expect("potential", potential(plan()), potential(few()), Values(length(kFew), 2 * reference().eps), relative(0));
+}
+
+/// Sweeps, certificate and float64 twin: of points, and of a matrix whose lines are few or many.
+TEST(ManyPointsOfASolve, cuda_have_the_value_of_the_few) {
+  require_device(DeviceType::cuda);
+  if (testing::Test::IsSkipped()) return;
+  Problem const& few = reference().problem;
+  std::vector<long double> const costs = dense_costs(few);
+  auto const largest = static_cast<double>(*std::max_element(costs.begin(), costs.end()));
+  std::vector<float> lines(length(kFew, kMany)), columns(lines.size());
+  for (std::int64_t i = 0; i < kFew; ++i) {
+    for (std::int64_t j = 0; j < kMany; ++j) {
+      auto const cost = static_cast<float>(costs[static_cast<std::size_t>(i * kDistinct + j % kDistinct)]);
+      lines[static_cast<std::size_t>(i * kMany + j)] = columns[static_cast<std::size_t>(j * kFew + i)] = cost;
+    }
+  }
+  Stored const y(copies(few.y.values()), kMany, kDimension, DataType::float32);
+  SolveOptions const options{.eps = reference().eps, .tolerance = 1e-6};
+  auto const expect_value = [&](char const* name, Geometry const& geometry, double rounding) {
+    SCOPED_TRACE(name);
+    Report const report = solve(Context::cuda(), geometry, few.a, {}, options).report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    // Marginal errors move the value by at most as much as potentials, whose range is that of the costs.
+    EXPECT_NEAR(report.primal, reference().primal, (2 * options.tolerance + rounding) * largest);
+  };
+  expect_value("points", PointCloud{few.x.view(), y.view(), few.scale}, 0);
+  double const single = std::numeric_limits<float>::epsilon();  // Of the costs in the matrix.
+  expect_value("few lines", CostMatrix{MatrixView(lines.data(), kFew, kMany)}, single);
+  expect_value("many lines", CostMatrix{MatrixView(columns.data(), kMany, kFew), true}, single);
 }
 
 /// Columns of the values of a regularised plan: 8 of them a block.
