@@ -47,12 +47,12 @@ Plan solved(Context const& context) {
   return solved(context, large_problem(), {.eps = 0.5, .tolerance = 1e-3});
 }
 
-/// Calls run() with an allocator that fails from its first, second, ... call on, until it does not fail. After each
-/// failure `check` is called, with an allocator that works.
+/// Calls run() with an allocator that fails from its first, second, ... call on, until it does not fail; it skips a few
+/// of many calls. After each failure `check` is called, with an allocator that works.
 template <class Run, class Check>
 void fail_at_each_call(Pool& pool, Run const& run, Check const& check) {
   int const enough = pool.limit;
-  for (int k = 0;; ++k) {
+  for (int k = 0;; k += 1 + k / 16) {
     SCOPED_TRACE(testing::Message() << "call " << k << " of the allocator fails");
     ASSERT_LT(k, 1000);
     pool.limit = pool.allocations + k;
@@ -137,6 +137,14 @@ INSTANTIATE_TEST_SUITE_P(
                  problems.push_back({.geometry = problem->geometry(), .a = problem->a, .b = problem->b});
                Values result;
                for (Plan const& plan : solve_batch(context, problems, {.eps = 0.5, .tolerance = 1e-3}))
+                 append(result, values_of(plan));
+               return result;
+             }},
+        Call{"newton_batch",
+             [](Context const& context) {
+               std::vector<BatchProblem> const problems(3, {.geometry = small_problem().geometry()});
+               Values result;
+               for (Plan const& plan : solve_batch(context, problems, {.eps = 0.5, .method = Method::newton}))
                  append(result, values_of(plan));
                return result;
              }},
@@ -393,14 +401,15 @@ TEST_F(CallersAllocator, cuda_may_fail_between_sweeps_of_many_operators) {
   Context const context = Context::cuda({.allocator = pool.allocator()});
   Backend const& backend = backend_of(context);
   Problem const third = make_problem({5000, 4000, 3});
-  for (Problem const* other : {&small_problem(), &third}) {
-    auto const swept = [&](auto const& sweep) {
+  for (auto const& [other, symmetric] :
+       {std::pair{&small_problem(), false}, {&small_problem(), true}, {&third, false}}) {
+    auto const swept = [&, other = other, symmetric = symmetric](auto const& sweep) {
       std::vector<std::unique_ptr<EntropicOperator>> operators;
       std::vector<SweepStep> steps;
       for (Problem const* problem : {other, &third, other}) {
         operators.push_back(
             backend.entropic_operator(problem->geometry(), {problem->a, problem->b}, {Precision::float32, 0, {}}));
-        steps.push_back({operators.back().get(), Sweep{0.5}, 5});
+        steps.push_back({operators.back().get(), Sweep{0.5, symmetric}, 5});
       }
       auto const sweeper = backend.sweeper();
       sweep([&] {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -77,9 +78,11 @@ struct Pool {
   int allocations = 0, wrong_releases = 0;
   std::size_t bytes = 0, most_bytes = 0, largest_block = 0;
   int limit = 1000000;
+  std::mutex mutex;  // Small problems of Newton's method have a thread each.
 
   DeviceAllocator allocator() {
     auto const allocate = [this](std::size_t size, void* stream) -> void* {
+      std::scoped_lock const lock(mutex);
       if (allocations == limit) return nullptr;
       void* memory = nullptr;
       check(cudaMallocAsync(&memory, size, static_cast<cudaStream_t>(stream)));
@@ -91,6 +94,7 @@ struct Pool {
       return memory;
     };
     auto const release = [this](void* memory, std::size_t size, void* stream) {
+      std::scoped_lock const lock(mutex);
       auto const block = out.find(memory);
       if (block == out.end() || block->second.bytes != size || block->second.stream != stream) ++wrong_releases;
       if (block != out.end()) out.erase(block);

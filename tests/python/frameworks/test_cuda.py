@@ -143,6 +143,13 @@ for _ in range(20):
     cycle.append(cycle)
     del cycle
     assert float(monge.solve_sample(x, x + 1, reg=1.0).value) == expected
+small = [torch.randn(200, 8, device="cuda") for _ in range(16)]
+batch = dict(method="newton")  # On threads of its own, each with a stream.
+values = [float(result.value) for result in monge.solve_sample_batch(small, small[::-1], 1.0, **batch)]
+cycle = [monge.solve_sample_batch(small, small, 1.0, **batch)]
+cycle.append(cycle)
+del cycle
+assert [float(result.value) for result in monge.solve_sample_batch(small, small[::-1], 1.0, **batch)] == values
 assert collections > 0
 print("done")
 """
