@@ -105,9 +105,14 @@ void Output::finish() {
   if (staging_.size() == 0) return;
   std::int64_t const bytes = size_of(out_.type());
   auto const width = static_cast<std::size_t>(out_.columns() * bytes);
-  MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), static_cast<std::size_t>(out_.row_stride() * bytes), staging_.data(),
-                                   width, width, static_cast<std::size_t>(out_.rows()), cudaMemcpyDeviceToHost,
-                                   runtime_->stream()));
+  if (out_.row_stride() == out_.columns()) {  // Rows of any length, unlike those of a copy with gaps.
+    MONGE_CUDA_TRY(cudaMemcpyAsync(out_.data(), staging_.data(), static_cast<std::size_t>(staging_.bytes()),
+                                   cudaMemcpyDeviceToHost, runtime_->stream()));
+  } else {
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), static_cast<std::size_t>(out_.row_stride() * bytes), staging_.data(),
+                                     width, width, static_cast<std::size_t>(out_.rows()), cudaMemcpyDeviceToHost,
+                                     runtime_->stream()));
+  }
   runtime_->wait();
 }
 

@@ -41,9 +41,8 @@ class Output {
   StridedView view_;
 };
 
-/// Copies to the device. The source may be reused at once; more than kMostStaged bytes of page-locked or managed memory
-/// are waited for. In a batch `bytes` must be a
-/// multiple of 8.
+/// Copies to the device. The source may be reused at once: more than kMostStaged bytes of page-locked or managed memory
+/// are waited for. In a batch `bytes` must be a multiple of 8.
 void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue);
 inline void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes) {
   upload(runtime, from, to, bytes, runtime.stream());
