@@ -14,7 +14,8 @@ namespace monge {
 class Backend;  // src/backend/backend.hpp
 
 /// Allocates device memory in the order of a stream (cudaStream_t). Set both functions or neither. They are called on
-/// the threads that use the context or its plans and solvers, as long as any of these lives.
+/// the threads that use the context or its plans and solvers, as long as any of these lives; from several threads at
+/// once where a batch is solved by Newton's method. They may destroy plans of the context, and may not call it.
 struct DeviceAllocator {
   /// Returns `bytes` > 0 bytes on the context's device, the current one, aligned to 256, for work enqueued in `stream`
   /// after this call, or null if there is not enough memory. Its exceptions reach the caller of the library.
