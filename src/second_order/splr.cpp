@@ -126,10 +126,12 @@ class Splr {
     bool const offers = fresh && options_.candidate_sweeps > 0 && check_.passes + 1 < limits_.passes;
     age_ = (age_ + 1) % options_.pattern_reuse;
     read_hessian(fresh);
-    std::future<void> sweeps = offers ? start_candidate() : std::future<void>();
-    bool const has_factor = factor();
-    if (offers) sweeps.get();
-    if (!has_factor) return Status::precision_limit;
+    // The matrix is factored on the host alone, beside the sweeps. These may send messages to other ranks, so they stay
+    // on the thread of the caller.
+    auto const launch = offers ? std::launch::async | std::launch::deferred : std::launch::deferred;
+    std::future<bool> has_factor = std::async(launch, [this] { return factor(); });
+    if (offers) sweep_candidate();
+    if (!has_factor.get()) return Status::precision_limit;
     VectorPair const direction = descent();
     std::optional<Move> candidate = offers ? std::optional(move_to_candidate()) : std::nullopt;
     std::optional<Move> move = search(direction);
@@ -160,12 +162,11 @@ class Splr {
     ++check_.passes;
   }
 
-  /// Sweeps from the iterate on another thread, for backends that do not enqueue them. Until get() nothing else may use
-  /// the operator or its context.
-  std::future<void> start_candidate() {
+  /// Sweeps from the iterate.
+  void sweep_candidate() {
     int const sweeps = std::min(options_.candidate_sweeps, limits_.passes - check_.passes);
     check_.passes += sweeps;
-    return std::async(std::launch::async, [this, sweeps] { entropic_.sweep({.eps = eps_}, sweeps); });
+    entropic_.sweep({.eps = eps_}, sweeps);
   }
 
   void keep_potentials(VectorPair const& to) const {
