@@ -59,8 +59,10 @@ std::vector<Communicator> local_communicators(int size, double limit = kRankLimi
 
 class Context {
  public:
-  /// The CPU with up to `threads` threads; small problems take fewer. 0: OpenMP's choice (OMP_NUM_THREADS or all
-  /// cores).
+  /// The CPU with up to `threads` threads, at most 4096; small problems take fewer. 0: OpenMP's choice (OMP_NUM_THREADS
+  /// or all cores). A child made by fork() may use the contexts of its parent, with as many threads and the same bits,
+  /// unless another thread of the parent was in a call. Throws invalid_argument; calls throw out_of_memory where the
+  /// system starts too few threads.
   static Context cpu(int threads = 0);
   /// The CPUs of all ranks, `threads` threads each as in cpu(). Every rank makes the context, and then the same calls
   /// with equal inputs and options, and gets the same results, with equal bits. A rank that has other inputs, is in

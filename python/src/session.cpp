@@ -6,6 +6,8 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +20,9 @@
 
 namespace monge::python {
 namespace {
+
+int forks = 0;  // The number of forks that led to this process.
+[[maybe_unused]] int const kForkHandler = pthread_atfork(nullptr, nullptr, [] { ++forks; });
 
 /// Two functions of Python as a DeviceAllocator. They are called with the interpreter's lock, which a thread that uses
 /// a context may wait for.
@@ -146,6 +151,16 @@ std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_
 }
 
 }  // namespace
+
+std::shared_ptr<Session::Turns> Session::present_turns() {
+  if (!turns_ || forks_ != forks) {
+    // A locked mutex must not be destroyed.
+    if (turns_) new std::shared_ptr<Turns>(std::move(turns_));
+    turns_ = std::make_shared<Turns>();
+    forks_ = forks;
+  }
+  return turns_;
+}
 
 void bind_session(nb::module_& module) {
   nb::class_<Session>(module, "Session", "A context of the library: a device and, on CUDA, a stream.")

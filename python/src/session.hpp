@@ -24,24 +24,26 @@ class Session {
   /// so a thread that waits for the context never holds it.
   template <class Work>
   auto run(Work const& work) {
+    std::shared_ptr<Turns> const turns = present_turns();
     nb::gil_scoped_release const released;
-    Turn const turn(*this);
+    Turn const turn(*turns);
     return work(context_);
   }
 
   /// Destroys `made`, then `memory`. Python may drop an object at any time, within a callback of another session too,
   /// so this never waits for the context: the thread that uses it destroys them when it has ended its work.
   void destroy(std::shared_ptr<void> made, std::shared_ptr<void const> memory) {
+    std::shared_ptr<Turns> const turns = present_turns();
     nb::gil_scoped_release const released;
     try {
-      std::lock_guard const lock(dropping_);
-      dropped_.reserve(dropped_.size() + 1);
-      dropped_.push_back({std::move(memory), std::move(made)});
+      std::lock_guard const lock(turns->dropping);
+      turns->dropped.reserve(turns->dropped.size() + 1);
+      turns->dropped.push_back({std::move(memory), std::move(made)});
     } catch (std::bad_alloc const&) {
-      Turn const turn(*this);
+      Turn const turn(*turns);
       made.reset();
     }
-    destroy_dropped();
+    turns->destroy_dropped();
   }
 
  private:
@@ -49,39 +51,49 @@ class Session {
     std::shared_ptr<void const> memory;
     std::shared_ptr<void> made;
   };
+
+  /// Who uses the context, and the objects that the next user destroys.
+  struct Turns {
+    std::recursive_mutex context;  // A progress function may use, or drop, objects of the session that is solving.
+    std::mutex dropping;           // For `dropped`.
+    std::vector<Dropped> dropped;
+
+    std::vector<Dropped> take_dropped() {
+      std::lock_guard const lock(dropping);
+      return std::exchange(dropped, {});
+    }
+    bool has_dropped() {
+      std::lock_guard const lock(dropping);
+      return !dropped.empty();
+    }
+    /// Whoever has the context looks again when it has given it back, so nothing stays.
+    void destroy_dropped() {
+      while (has_dropped() && context.try_lock()) {
+        std::vector<Dropped> taken = take_dropped();
+        for (Dropped& each : taken) each.made.reset();
+        context.unlock();
+        nb::gil_scoped_acquire const lock;  // Memory belongs to objects of Python.
+        taken.clear();
+      }
+    }
+  };
   struct Turn {
-    explicit Turn(Session& session) : session(session) { session.mutex_.lock(); }
+    explicit Turn(Turns& turns) : turns(turns) { turns.context.lock(); }
     Turn(Turn const&) = delete;
     ~Turn() {
-      session.mutex_.unlock();
-      session.destroy_dropped();
+      turns.context.unlock();
+      turns.destroy_dropped();
     }
-    Session& session;
+    Turns& turns;
   };
 
-  std::vector<Dropped> take_dropped() {
-    std::lock_guard const lock(dropping_);
-    return std::exchange(dropped_, {});
-  }
-  bool has_dropped() {
-    std::lock_guard const lock(dropping_);
-    return !dropped_.empty();
-  }
-  /// Whoever has the context looks again when it has given it back, so nothing stays.
-  void destroy_dropped() {
-    while (has_dropped() && mutex_.try_lock()) {
-      std::vector<Dropped> dropped = take_dropped();
-      for (Dropped& each : dropped) each.made.reset();
-      mutex_.unlock();
-      nb::gil_scoped_acquire const lock;  // Memory belongs to objects of Python.
-      dropped.clear();
-    }
-  }
+  /// The turns of this process: a mutex that another thread held at a fork stays locked in the child. The caller holds
+  /// the interpreter's lock.
+  std::shared_ptr<Turns> present_turns();
 
   Context context_;
-  std::recursive_mutex mutex_;  // A progress function may use, or drop, objects of the session that is solving.
-  std::mutex dropping_;         // For dropped_.
-  std::vector<Dropped> dropped_;
+  std::shared_ptr<Turns> turns_;
+  int forks_ = 0;  // The number of forks before turns_ was made.
 };
 
 /// An object that the library made on a session's context, with the caller's memory that it may read. It is used in

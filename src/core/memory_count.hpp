@@ -19,6 +19,8 @@ class MemoryCount {
     std::lock_guard const lock(mutex_);
     held_ -= bytes;
   }
+  /// For a fork, which must not copy a mutex that another thread holds.
+  std::mutex& mutex() { return mutex_; }
 
  private:
   friend class MemoryPeak;

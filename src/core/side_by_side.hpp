@@ -1,26 +1,23 @@
 // Calls on several host threads.
 #pragma once
+#include <atomic>
 #include <cstddef>
-#include <exception>
-#include <vector>
+#include <cstdint>
+
+#include "core/parallel.hpp"
 
 namespace monge {
 
-/// Calls work(i) for each i < count on up to `threads` threads; then rethrows the first exception in order of i.
+/// Calls work(i) for each i < count on up to `threads` threads, also after an exception; then rethrows the first one in
+/// order of i.
 template <class Work>
 void side_by_side(int threads, std::size_t count, Work&& work) {
-  std::vector<std::exception_ptr> failures(count);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      work(i);
-    } catch (...) {
-      failures[i] = std::current_exception();
-    }
-  }
-  for (std::exception_ptr const& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  Failures failures;
+  std::atomic<std::size_t> next = 0;
+  on_team(threads, [&](int, int) {
+    for (std::size_t i = next++; i < count; i = next++) failures.guard(static_cast<std::int64_t>(i), [&] { work(i); });
+  });
+  failures.rethrow();
 }
 
 }  // namespace monge

@@ -256,10 +256,10 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::shared_ptr<Backend> make_cpu_backend(int threads, std::optional<Communicator> communicator) {
-  if (threads < 0)
-    throw Error(ErrorCode::invalid_argument,
-                "threads: is " + std::to_string(threads) + "; must be >= 0 (0: all cores)");
-  if (threads == 0) threads = omp_get_max_threads();
+  if (threads < 0 || threads > kMostThreads)
+    throw Error(ErrorCode::invalid_argument, "threads: is " + std::to_string(threads) + "; must be from 0 to " +
+                                                 std::to_string(kMostThreads) + " (0: all cores)");
+  if (threads == 0) threads = std::min(omp_get_max_threads(), kMostThreads);
   if (!communicator) return std::make_shared<CpuBackend>(threads, nullptr);
   auto const ranks = std::make_shared<Ranks>(std::move(*communicator));
   Digests inputs;

@@ -1,5 +1,6 @@
 #include "cpu/memory.hpp"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -52,6 +53,8 @@ class FreeBlocks {
     return block + 1;
   }
 
+  std::mutex& mutex() { return mutex_; }
+
   void give(void* taken) {
     Block* const block = static_cast<Block*>(taken) - 1;
     memory().subtract(static_cast<std::int64_t>(block->bytes));
@@ -98,6 +101,17 @@ class FreeBlocks {
   std::size_t idle_ = 0;
 };
 
+// A child made by fork() has the thread that called it alone. A mutex that another thread held would stay locked there.
+void lock_for_fork() {
+  FreeBlocks::instance().mutex().lock();
+  memory().mutex().lock();
+}
+void unlock_after_fork() {
+  memory().mutex().unlock();
+  FreeBlocks::instance().mutex().unlock();
+}
+[[maybe_unused]] int const kForkHandlers = pthread_atfork(lock_for_fork, unlock_after_fork, unlock_after_fork);
+
 void* take(void* blocks, std::size_t bytes) {
   return static_cast<FreeBlocks*>(blocks)->take(bytes);
 }
@@ -122,5 +136,6 @@ AlignedArray<T> aligned_array(std::int64_t size) {
 
 template AlignedArray<float> aligned_array(std::int64_t);
 template AlignedArray<double> aligned_array(std::int64_t);
+template AlignedArray<std::int64_t> aligned_array(std::int64_t);
 
 }  // namespace monge::cpu

@@ -1,6 +1,8 @@
 // Memory of the CPU kernels: aligned for any vector, uninitialised.
 #pragma once
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 
 #include <hwy/aligned_allocator.h>
 
@@ -17,6 +19,26 @@ MemoryCount& memory();
 /// Throws out_of_memory.
 template <class T>
 AlignedArray<T> aligned_array(std::int64_t size);
+
+/// Memory of std::vector that memory() counts.
+template <class T>
+struct CountedAllocator {
+  using value_type = T;
+
+  CountedAllocator() = default;
+  template <class Other>
+  CountedAllocator(CountedAllocator<Other> const&) {}  // NOLINT(google-explicit-constructor): of allocators
+  T* allocate(std::size_t size) {
+    T* const data = std::allocator<T>().allocate(size);
+    memory().add(static_cast<std::int64_t>(size * sizeof(T)));
+    return data;
+  }
+  void deallocate(T* data, std::size_t size) {
+    memory().subtract(static_cast<std::int64_t>(size * sizeof(T)));
+    std::allocator<T>().deallocate(data, size);
+  }
+  friend bool operator==(CountedAllocator, CountedAllocator) { return true; }
+};
 
 /// Memory that is kept from call to call and only grows, so a repeated call allocates nothing.
 template <class T>

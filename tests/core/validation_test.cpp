@@ -203,6 +203,7 @@ std::vector<BadCall> const& bad_calls() {
       {"x_null", [](Call& c) { c.x_null = true; }, {"x", "null", "4 x 2"}},
       {"y_null", [](Call& c) { c.y_null = true; }, {"y", "null", "3 x 2"}},
       {"x_stride_short", [](Call& c) { c.x_stride = 1; }, {"x", "row stride 1", "2"}},
+      {"x_stride_negative", [](Call& c) { c.x_stride = -7; }, {"x", "row stride -7", "2"}},
       {"y_stride_zero", [](Call& c) { c.y_stride = 0; }, {"y", "row stride 0", "2"}},
       {"x_bytes_overflow", [](Call& c) { c.x_stride = huge; }, {"x", "4 x 2", "63 bits"}},
       {"x_rows_overflow", [](Call& c) { c.x_rows = huge, c.a.clear(); }, {"x", "63 bits"}},

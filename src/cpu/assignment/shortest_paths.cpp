@@ -28,8 +28,8 @@ class PathSearch {
  public:
   explicit PathSearch(AssignmentMatrix const& matrix)
       : matrix_(matrix),
-        numbers_(hwy::AllocateAligned<double>(static_cast<std::size_t>(2 * matrix.stride))),
-        parents_(hwy::AllocateAligned<std::int64_t>(static_cast<std::size_t>(matrix.stride))),
+        numbers_(aligned_array<double>(2 * matrix.stride)),
+        parents_(aligned_array<std::int64_t>(matrix.stride)),
         v_(numbers_.get()),
         distance_(v_ + matrix.stride),
         parent_(parents_.get()),
@@ -132,8 +132,8 @@ class PathSearch {
   }
 
   AssignmentMatrix const& matrix_;
-  hwy::AlignedFreeUniquePtr<double[]> numbers_;
-  hwy::AlignedFreeUniquePtr<std::int64_t[]> parents_;
+  AlignedArray<double> numbers_;
+  AlignedArray<std::int64_t> parents_;
   double *v_, *distance_;  ///< Of each column; distance_ is inf where a column is closed.
   std::int64_t* parent_;   ///< The row before a column on its shortest path.
   std::vector<double> u_;

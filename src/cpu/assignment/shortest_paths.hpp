@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include <hwy/aligned_allocator.h>
+#include "cpu/memory.hpp"
 
 namespace monge::cpu {
 
@@ -13,11 +13,11 @@ struct AssignmentMatrix {
       : rows(rows),
         columns(columns),
         stride((columns + kPadding - 1) / kPadding * kPadding),
-        costs(hwy::AllocateAligned<double>(static_cast<std::size_t>(rows * stride))) {}
+        costs(aligned_array<double>(rows * stride)) {}
 
   static constexpr std::int64_t kPadding = 8;  ///< Numbers in the widest vector.
   std::int64_t rows, columns, stride;
-  hwy::AlignedFreeUniquePtr<double[]> costs;
+  AlignedArray<double> costs;
 };
 
 /// column_of[i] is the column of row i in the optimal assignment. Returns false if there is none of finite cost. No

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/threads.hpp"
 #include "regularized/regularized_costs.hpp"
@@ -65,8 +66,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
   std::vector<double> place_weight = costs.place_vector();
   std::ranges::copy(input.place_weight, place_weight.begin());
   std::vector<SurveyedPoints> places(static_cast<std::size_t>(team.own));  // One for each thread.
-#pragma omp parallel for num_threads(team.own) schedule(static)
-  for (int t = 0; t < team.own; ++t) {
+  on_threads(team.own, [&](int t) {
     SurveyedPoints& sums = places[static_cast<std::size_t>(t)];
     sums = {costs.place_vector(), costs.place_vector()};
     std::unique_ptr<LineReader> mask, l1_weights;
@@ -93,13 +93,12 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
         }
       });
     });
-  }
+  });
   // The sums of a place are added over the threads of this rank here, and over the ranks in share_survey().
   auto const join = [&](std::vector<double> SurveyedPoints::*sums) {
-    std::vector<double> sum = std::move(places[0].*sums);
-    sum.resize(static_cast<std::size_t>(costs.places));
-    for (std::size_t t = 1; t < places.size(); ++t) {
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += (places[t].*sums)[k];
+    std::vector<double> sum(static_cast<std::size_t>(costs.places));
+    for (SurveyedPoints const& of_thread : places) {
+      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += (of_thread.*sums)[k];
     }
     return sum;
   };

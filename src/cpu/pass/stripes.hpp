@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "cpu/pass/stripe.hpp"
 #include "cpu/plan/plan_data.hpp"
 #include "cpu/threads.hpp"
@@ -95,8 +96,7 @@ class Stripes {
       std::int64_t const kept = first_row(team_.first + team_.own, options.upper) - first_kept_;
       scores_ = aligned_array<T>(padded_to_panel<T>(kept) * padded_to_panel<T>(columns_));
     }
-#pragma omp parallel for num_threads(team_.own) schedule(static)
-    for (int thread = 0; thread < team_.own; ++thread) {
+    on_threads(team_.own, [&](int thread) {
       Workspace<T>& work = workspaces_[static_cast<std::size_t>(thread)];
       std::int64_t const end = first_row(team_.first + thread + 1, options.upper);
       for (std::int64_t first = first_row(team_.first + thread, options.upper); first < end; first += height_) {
@@ -104,7 +104,7 @@ class Stripes {
         exponentiate(logits, options, first, count, work);
         consume(thread, work, first, count);
       }
-    }
+    });
     scores_ready_ = scores_ready_ || keeps(options);
   }
   /// The first row of each rank of the team, and the number of rows.
@@ -123,9 +123,7 @@ class Stripes {
     }
     return std::min(edge * height_, rows_);
   }
-  bool keeps(PassOptions<T> const& options) const {
-    return kept_bytes_ > 0 && options.keep && options.upper == upper_;
-  }
+  bool keeps(PassOptions<T> const& options) const { return kept_bytes_ > 0 && options.keep && options.upper == upper_; }
   void exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first, std::int64_t count,
                     Workspace<T>& work) const;
 

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/plan/plan_operator.hpp"
 #include "plan/sampling.hpp"
@@ -232,9 +233,10 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   std::partial_sum(total.values().begin(), total.values().end(), rows.begin());
   require_mass(rows.back());
   auto const row_of = [&](std::int64_t k) -> std::int64_t& { return pairs.data[k * pairs.row_stride]; };
-#pragma omp parallel for num_threads(workers_.threads) schedule(static)
-  for (std::int64_t k = 0; k < count; ++k)
+  constexpr std::int64_t kPairsOfDraw = 512;  // Take as long as a draw, whose search misses caches.
+  parallel_for(useful_threads(workers_.threads, count, kPairsOfDraw), count, [&](std::int64_t k) {
     row_of(k) = first_above(rows.data(), n, sample_target(draw(seed, static_cast<std::uint64_t>(k)).row, rows.back()));
+  });
 
   // Draws sorted by row: row i has order[begin[i]] to order[begin[i + 1]].
   std::vector<std::int64_t> begin(static_cast<std::size_t>(n) + 2), order(static_cast<std::size_t>(count));
@@ -293,13 +295,12 @@ void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVecto
   int const threads = useful_threads(workers_.threads, values.size(), source.dimension() + 1);
   with_data(values, [&](auto* data) {
     using Out = std::remove_pointer_t<decltype(data)>;
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (std::int64_t k = 0; k < values.size(); ++k) {
+    parallel_for(threads, values.size(), [&](std::int64_t k) {
       std::int64_t const i = rows.data[k * rows.stride], j = columns.data[k * columns.stride];
       double const t = slope(Side::rows, i) + slope(Side::columns, j) - costs.factor() * score_of(source, i, j);
       double const logarithm = log2_weight(Side::rows, i) + log2_weight(Side::columns, j) + t * log2e_over_eps;
       data[k * values.stride()] = static_cast<Out>(std::exp2(logarithm));
-    }
+    });
   });
 }
 

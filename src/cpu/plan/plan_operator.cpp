@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/geometry/point_labels.hpp"
 #include "cpu/second_order/entry_solver.hpp"
@@ -343,13 +344,12 @@ void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, 
     units[p] = unit_near(units[p]);
     factors[p] = 1 / units[p];
   }
-#pragma omp parallel for num_threads(onto.stripes.team().own) schedule(static)
-  for (std::int64_t j = 0; j < size; ++j) {
-    if (beta[j] == 0) continue;
+  parallel_for(onto.stripes.team().own, size, [&](std::int64_t j) {
+    if (beta[j] == 0) return;
     double const weight = static_cast<double>(beta[j]);
     for (std::int64_t p = 0; p < width; ++p)
       values[layout.index(j, p)] = static_cast<T>(weight * (read(j, p) * factors[p]));
-  }
+  });
 }
 
 /// out = P V or shares of it, V_jp = read(j, p), as averages of beta_j V_j under the softmax of the rows. Adds `origin`

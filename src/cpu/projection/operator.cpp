@@ -1,13 +1,12 @@
 #include "cpu/projection/operator.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <memory>
 #include <new>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "cpu/projection/range.hpp"
 
 namespace monge::cpu {
@@ -30,12 +29,10 @@ std::int64_t groups_of(std::int64_t size) {
 template <class Function>
 void for_each_range(std::int64_t size, int threads, Function&& function) {
   std::int64_t const groups = groups_of(size);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-  {
-    int const thread = omp_get_thread_num(), count = omp_get_num_threads();
-    std::int64_t const begin = groups * thread / count, end = groups * (thread + 1) / count;
+  on_threads(threads, [&](int thread) {
+    std::int64_t const begin = groups * thread / threads, end = groups * (thread + 1) / threads;
     function(begin * kProjectionLanes, std::min(size, end * kProjectionLanes), thread);
-  }
+  });
 }
 
 void run(ProjectionProblem const& problem, int most, bool backward, ProjectionRange const& whole) {
@@ -96,11 +93,9 @@ void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& 
   std::int64_t const parts = (arrays.tokens + kTokens - 1) / kTokens;
   int const streams = arrays.streams, columns = arrays.columns();
   std::size_t const floats = projection_scratch(problem, false);
-#pragma omp parallel num_threads(threads_) if (parts > 1)
-  {
+  parallel_ranges(threads_, parts, [&](std::int64_t begin, std::int64_t end) {
     AlignedFloats const scratch = aligned_floats(floats);
-#pragma omp for schedule(static)
-    for (std::int64_t index = 0; index < parts; ++index) {
+    for (std::int64_t index = begin; index < end; ++index) {
       MhcPart const part(arrays, index);
       for (std::int64_t t = 0; t < part.count; ++t) {
         float const* const z = part.z.data() + t * columns;
@@ -117,7 +112,7 @@ void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& 
                      part.count,
                      scratch.get()});
     }
-  }
+  });
 }
 
 void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const& arrays,
@@ -126,12 +121,10 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
   int const streams = arrays.streams, columns = arrays.columns(), cells = streams * streams;
   std::size_t const floats = projection_scratch(problem, true), entries = static_cast<std::size_t>(3 + columns);
   std::vector<double> sums(static_cast<std::size_t>(parts) * entries);
-#pragma omp parallel num_threads(threads_) if (parts > 1)
-  {
+  parallel_ranges(threads_, parts, [&](std::int64_t begin, std::int64_t end) {
     AlignedFloats const scratch = aligned_floats(floats);
     std::vector<float> d_logits(static_cast<std::size_t>(kTokens * cells));
-#pragma omp for schedule(static)
-    for (std::int64_t index = 0; index < parts; ++index) {
+    for (std::int64_t index = begin; index < end; ++index) {
       MhcPart const part(arrays, index);
       project_backward_range({&problem, BatchView(part.logits.data(), part.count, streams, streams),
                               BatchView(gradients.d_res + part.first * cells, part.count, streams, streams),
@@ -159,7 +152,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
         }
       }
     }
-  }
+  });
   for (std::size_t k = 0; k < entries; ++k) {
     double total = 0;
     for (std::size_t part = 0; part < static_cast<std::size_t>(parts); ++part) total += sums[part * entries + k];

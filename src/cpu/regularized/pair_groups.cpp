@@ -4,6 +4,9 @@
 #include <numeric>
 #include <utility>
 
+#include "core/parallel.hpp"
+#include "cpu/threads.hpp"
+
 namespace monge::cpu {
 
 PairGroups::PairGroups(IndexMatrixView labels, std::vector<double> weights, int threads)
@@ -14,8 +17,8 @@ PairGroups::PairGroups(IndexMatrixView labels, std::vector<double> weights, int 
   std::int64_t const m = labels.columns, none = groups();
   weights_.push_back(0);
   std::vector<std::vector<Part>> of_columns(static_cast<std::size_t>(m));
-#pragma omp parallel for num_threads(threads) schedule(static)
-  for (std::int64_t j = 0; j < m; ++j) {
+  constexpr std::int64_t kPairsOfLabel = 16;  // Take as long as a label, which is sorted.
+  parallel_for(useful_threads(threads, n_ * kPairsOfLabel, m), m, [&](std::int64_t j) {
     std::vector<std::int64_t> group;
     for (std::int64_t i = 0; i < n_; ++i) {
       std::int64_t const label = labels.data[i * labels.row_stride + j];
@@ -30,7 +33,7 @@ PairGroups::PairGroups(IndexMatrixView labels, std::vector<double> weights, int 
       while (end < n_ && group_of(rows[static_cast<std::size_t>(end)]) == own) ++end;
       of_columns[static_cast<std::size_t>(j)].push_back({begin, end, own});
     }
-  }
+  });
   group_begin_.resize(weights_.size() + 1);
   for (std::vector<Part> const& of_column : of_columns) {
     parts_.insert(parts_.end(), of_column.begin(), of_column.end());

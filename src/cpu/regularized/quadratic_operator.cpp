@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/parallel.hpp"
 #include "cpu/threads.hpp"
 
 namespace monge::cpu {
@@ -41,12 +42,11 @@ void QuadraticOperator::pass(State& state) {
   std::vector<std::vector<double>> sums(team);
   std::vector<std::vector<std::int32_t>> counts(team);
   std::vector<double> squares(team);
-#pragma omp parallel for num_threads(team_) schedule(static)
-  for (int t = 0; t < team_; ++t) {
+  on_threads(team_, [&](int t) {
     std::size_t const at = static_cast<std::size_t>(t);
     sums[at] = zeros(lines_.places);
     counts[at].assign(place_.share.size(), 0);
-    std::vector<std::int32_t>& active = state.active[at];
+    ActivePlaces& active = state.active[at];
     std::size_t size = 0;
     for_each_group(lines_, t, team_, [&](std::int64_t first_line, std::int64_t count, LineReader& reader) {
       // Each line of the group needs room for all of its places.
@@ -72,7 +72,7 @@ void QuadraticOperator::pass(State& state) {
       }
     });
     active.resize(size);
-  }
+  });
   state.place.sum = std::move(sums[0]);
   state.place.count = std::move(counts[0]);
   state.squares = squares[0];
@@ -189,11 +189,9 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   std::vector<std::vector<double>> partial(static_cast<std::size_t>(team_));
   std::int64_t active = 0;
   for (auto const& places_of : now_.active) active += std::ssize(places_of);
-  [[maybe_unused]] bool const is_large = active > kPairsPerThread;
   // out -= sum over lines l of M_l^T value(l, sum of x over the places of l)
   auto const sweep = [&](std::vector<double> const* x, std::vector<double>& out, auto&& value) {
-#pragma omp parallel for num_threads(team_) schedule(static) if (is_large)
-    for (int t = 0; t < team_; ++t) {
+    auto const add_lines = [&](int t) {
       std::vector<double>& to = partial[static_cast<std::size_t>(t)];
       to.assign(places, 0.0);
       for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
@@ -204,6 +202,11 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
         double const add = value(l, sum);
         for (std::int32_t const j : active) to[static_cast<std::size_t>(j)] += add;
       });
+    };
+    if (active > kPairsPerThread) {
+      on_threads(team_, add_lines);
+    } else {
+      for (int t = 0; t < team_; ++t) add_lines(t);
     }
     for (std::size_t j = 0; j < places; ++j) {
       double sum = 0;

@@ -1,14 +1,16 @@
 // The dual of a quadratically regularised plan on the CPU, in float64 for costs of any type.
 //
 // A pass reads the costs once, from the caller's matrix in place or computed from points. It leaves the sums of the
-// positive u + v - S and the list of active pairs, line by line, 4 bytes for each. All linear algebra runs on this
-// list: a step of conjugate gradients, on the Schur complement of the places, reads it once.
+// positive u + v - S and the list of active pairs, line by line, 4 bytes for each: at first about half of all pairs.
+// All linear algebra runs on this list: a step of conjugate gradients, on the Schur complement of the places, reads it
+// once.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "cpu/memory.hpp"
 #include "cpu/regularized/regularized_costs.hpp"
 #include "regularized/quadratic_operator.hpp"
 
@@ -34,10 +36,11 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
     std::vector<double> sum;        // Of the positive u + v - S.
     std::vector<std::int32_t> count;
   };
+  using ActivePlaces = std::vector<std::int32_t, CountedAllocator<std::int32_t>>;
   /// Potentials, and the results of a pass.
   struct State {
     Points line, place;
-    std::vector<std::vector<std::int32_t>> active;  // For each thread, the places of its lines.
+    std::vector<ActivePlaces> active;  // For each thread, the places of its lines.
     double squares = 0;
   };
   void load(Tile const& tile, double* x, double* c, double* w) const override;

@@ -1,8 +1,7 @@
 #include "cpu/regularized/regularized_entries.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/parallel.hpp"
 #include "core/require.hpp"
 #include "core/strided.hpp"
 #include "cpu/memory.hpp"
@@ -293,27 +293,29 @@ std::int64_t count_of(std::int64_t size, std::int64_t step) {
 }
 
 /// Calls visit(j, x, c, w, room) for each column, with w null without l1 and room for 3 numbers of each row. One thread
-/// gets each kColumnsOfSum columns, in their order.
+/// gets each kColumnsOfSum columns, in their order; whichever thread is free takes the next.
 template <class Visit>
 void for_each_column(EntrySource const& source, EntryTerms const& terms, int threads, Visit&& visit) {
   std::int64_t const n = source.source_rows(), m = source.source_columns();
   int const team = useful_threads(threads, n, m);
   std::int64_t const size = n * kWholeColumns;
   AlignedArray<double> const buffer = aligned_array<double>(3 * (size + n) * team);
-#pragma omp parallel for num_threads(team) schedule(dynamic)
-  for (std::int64_t block = 0; block < count_of(m, kColumnsOfSum); ++block) {
-    double* const x = buffer.get() + 3 * (size + n) * omp_get_thread_num();
+  std::atomic<std::int64_t> next = 0;
+  on_threads(team, [&](int t) {
+    double* const x = buffer.get() + 3 * (size + n) * t;
     double* const c = x + size;
     double* const w = terms.has_l1 ? c + size : nullptr;
     double* const room = c + 2 * size;
-    std::int64_t const end = std::min((block + 1) * kColumnsOfSum, m);
-    for (std::int64_t first = block * kColumnsOfSum; first < end; first += kWholeColumns) {
-      Tile const tile{0, n, first, std::min(kWholeColumns, end - first)};
-      source.load(tile, x, c, w);
-      for (std::int64_t k = 0; k < tile.columns; ++k)
-        visit(first + k, x + k * n, c + k * n, w ? w + k * n : nullptr, room);
+    for (std::int64_t begin = 0; (begin = kColumnsOfSum * next++) < m;) {
+      std::int64_t const end = std::min(begin + kColumnsOfSum, m);
+      for (std::int64_t first = begin; first < end; first += kWholeColumns) {
+        Tile const tile{0, n, first, std::min(kWholeColumns, end - first)};
+        source.load(tile, x, c, w);
+        for (std::int64_t k = 0; k < tile.columns; ++k)
+          visit(first + k, x + k * n, c + k * n, w ? w + k * n : nullptr, room);
+      }
     }
-  }
+  });
 }
 
 /// Calls visit(tile, x) for all tiles. One thread gets all tiles of its points of `side`, from the first point of the
@@ -323,17 +325,17 @@ void for_each_tile(EntrySource const& source, Side side, int threads, Visit&& vi
   std::int64_t const n = source.source_rows(), m = source.source_columns();
   std::int64_t const points = side == Side::rows ? n : m, others = side == Side::rows ? m : n;
   int const team = useful_threads(threads, n, m);
-  AlignedArray<double> const buffer = aligned_array<double>(team * kTile * kTile);
-#pragma omp parallel for num_threads(team) schedule(static)
-  for (std::int64_t i = 0; i < points; i += kTile) {
-    double* const x = buffer.get() + omp_get_thread_num() * kTile * kTile;
-    for (std::int64_t j = 0; j < others; j += kTile) {
-      std::int64_t const row = side == Side::rows ? i : j, column = side == Side::rows ? j : i;
-      Tile const tile{row, std::min(kTile, n - row), column, std::min(kTile, m - column)};
-      source.load(tile, x, nullptr, nullptr);
-      visit(tile, x);
+  parallel_ranges(team, count_of(points, kTile), [&](std::int64_t begin, std::int64_t end) {
+    AlignedArray<double> const x = aligned_array<double>(kTile * kTile);
+    for (std::int64_t i = begin * kTile; i < std::min(end * kTile, points); i += kTile) {
+      for (std::int64_t j = 0; j < others; j += kTile) {
+        std::int64_t const row = side == Side::rows ? i : j, column = side == Side::rows ? j : i;
+        Tile const tile{row, std::min(kTile, n - row), column, std::min(kTile, m - column)};
+        source.load(tile, x.get(), nullptr, nullptr);
+        visit(tile, static_cast<double const*>(x.get()));
+      }
     }
-  }
+  });
 }
 
 /// Calls visit(r, k, entry) for the nonzero entries of a tile, row by row.

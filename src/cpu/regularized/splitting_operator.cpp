@@ -1,7 +1,5 @@
 #include "cpu/regularized/splitting_operator.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -98,21 +96,21 @@ template <class Load>
 void SplittingOperator<T>::pack(T* to, T padding, Load&& load) const {
   std::int64_t const n = this->rows(), m = this->columns();
   constexpr std::int64_t kRows = 64, kColumns = 16;
-  AlignedArray<double> const buffers = aligned_array<double>(kRows * kColumns * threads_);
-#pragma omp parallel for num_threads(threads_) schedule(static)
-  for (std::int64_t column = 0; column < m; column += kColumns) {
-    double* const buffer = buffers.get() + kRows * kColumns * omp_get_thread_num();
-    for (std::int64_t row = 0; row < n; row += kRows) {
-      Tile const tile{row, std::min(kRows, n - row), column, std::min(kColumns, m - column)};
-      load(tile, buffer);
-      for (std::int64_t k = 0; k < tile.columns; ++k) {
-        T* const packed = to + (column + k) * stride_ + row;
-        for (std::int64_t r = 0; r < tile.rows; ++r) packed[r] = static_cast<T>(buffer[k * tile.rows + r]);
+  parallel_ranges(threads_, (m + kColumns - 1) / kColumns, [&](std::int64_t begin, std::int64_t end) {
+    alignas(64) double buffer[kRows * kColumns];
+    for (std::int64_t column = begin * kColumns; column < std::min(end * kColumns, m); column += kColumns) {
+      for (std::int64_t row = 0; row < n; row += kRows) {
+        Tile const tile{row, std::min(kRows, n - row), column, std::min(kColumns, m - column)};
+        load(tile, buffer);
+        for (std::int64_t k = 0; k < tile.columns; ++k) {
+          T* const packed = to + (column + k) * stride_ + row;
+          for (std::int64_t r = 0; r < tile.rows; ++r) packed[r] = static_cast<T>(buffer[k * tile.rows + r]);
+        }
       }
+      for (std::int64_t j = column; j < std::min(column + kColumns, m); ++j)
+        std::fill(to + j * stride_ + n, to + (j + 1) * stride_, padding);
     }
-    for (std::int64_t j = column; j < std::min(column + kColumns, m); ++j)
-      std::fill(to + j * stride_ + n, to + (j + 1) * stride_, padding);
-  }
+  });
 }
 
 template <class T>
@@ -190,65 +188,71 @@ void SplittingOperator<T>::iterate(int count) {
   thresholds.resize(static_cast<std::size_t>(padded_to_vectors<T>(std::ssize(thresholds))));
   EntryProx<T> const prox{static_cast<T>(1 / (1 + now_.step * terms_.quadratic)),
                           static_cast<T>(now_.step * terms_.hypentropy), static_cast<T>(terms_.width)};
-  SplittingPass<T> pass{PassKind::plain,
-                        now_.plan.get(),
-                        packed_costs_.get(),
-                        stride_,
-                        n,
-                        static_cast<T>(now_.step),
-                        now_.rows.packed.get(),
-                        now_.columns.packed.get(),
-                        prox,
-                        group_begin,
-                        thresholds};
-  std::int64_t const scratch_size = pass.scratch_size();
+  SplittingPass<T> const plain{PassKind::plain,
+                               now_.plan.get(),
+                               packed_costs_.get(),
+                               stride_,
+                               n,
+                               static_cast<T>(now_.step),
+                               now_.rows.packed.get(),
+                               now_.columns.packed.get(),
+                               prox,
+                               group_begin,
+                               thresholds};
+  std::int64_t const scratch_size = plain.scratch_size();
   T* const scratch = scratch_.at_least(scratch_size * threads_);
   PairGroups const* const pairs = terms_.pair_groups.get();
   std::vector<double> squares(static_cast<std::size_t>(pairs ? pairs->parts() : 0)),
       factors(static_cast<std::size_t>(pairs ? pairs->groups() : 0));
-  double next_alpha = now_.alpha;
-#pragma omp parallel num_threads(threads_) firstprivate(pass)
-  {
-    double alpha = now_.alpha;  // The same in each thread.
+  double const first_alpha = now_.alpha;
+  Failures failures;
+  on_team(threads_, [&](int thread, int size) {
+    auto const for_own = [&](std::int64_t items, auto const& work) {
+      for (std::int64_t i = items * thread / size; i < items * (thread + 1) / size; ++i) work(i);
+    };
+    auto const for_each = [&](std::int64_t items, auto const& work) {
+      for_own(items, work);
+#pragma omp barrier
+    };
+    SplittingPass<T> pass = plain;
+    double alpha = first_alpha;  // The same in each thread.
     for (int k = 0; k < count; ++k) {
       if (!terms_.separable && !pairs)
         pass.kind = k % 2 == 1       ? PassKind::from_difference
                     : k == count - 1 ? PassKind::plain
                                      : PassKind::keep_difference;
       if (pairs) {
-#pragma omp for schedule(static)
-        for (std::int64_t block = 0; block < blocks; ++block) {
+        for_each(blocks, [&](std::int64_t block) {
           std::int64_t const first = block * kColumnsOfRowSum;
           leave_parts(pass, *pairs, first, std::min(kColumnsOfRowSum, m - first), squares);
-        }
-#pragma omp for schedule(static)
-        for (std::int64_t g = 0; g < pairs->groups(); ++g) {
+        });
+        for_each(pairs->groups(), [&](std::int64_t g) {
           double const norm = std::sqrt(pairs->total(g, squares)), threshold = now_.step * pairs->weight(g);
           factors[static_cast<std::size_t>(g)] = group_factor(norm, threshold) / (1 + now_.step * terms_.quadratic);
-        }
+        });
       }
-#pragma omp for schedule(static)
-      for (std::int64_t block = 0; block < blocks; ++block) {
+      for_each(blocks, [&](std::int64_t block) {
         std::int64_t const first = block * kColumnsOfRowSum;
         std::int64_t const columns = std::min(kColumnsOfRowSum, m - first);
         T* const row_sums = row_sums_.get() + block * stride_;
         double* const column_sums = now_.columns.marginal.data() + first;
-        if (terms_.separable) {
-          separable_pass(pass, *terms_.separable, first, columns, row_sums, column_sums);
+        if (terms_.separable) {  // Allocates. No later step throws before the next barrier.
+          failures.guard(block,
+                         [&] { separable_pass(pass, *terms_.separable, first, columns, row_sums, column_sums); });
         } else if (pairs) {
           shrink_parts(pass, *pairs, factors, first, columns, row_sums, column_sums);
         } else {
-          pass_over_columns(pass, first, columns, row_sums, column_sums, scratch + scratch_size * omp_get_thread_num());
+          pass_over_columns(pass, first, columns, row_sums, column_sums, scratch + scratch_size * thread);
         }
-      }
+      });
+      if (failures.any()) return;
 
       double const excess = sum_of(now_.columns.marginal) - 1;
       double const shift = splitting_shift(excess, alpha, static_cast<double>(n), static_cast<double>(m));
       alpha -= excess;
       constexpr std::int64_t kRows = 512;
-#pragma omp for schedule(static) nowait
-      for (std::int64_t begin = 0; begin < n; begin += kRows) {
-        std::int64_t const end = std::min(begin + kRows, n);
+      for_own((n + kRows - 1) / kRows, [&](std::int64_t range) {
+        std::int64_t const begin = range * kRows, end = std::min(begin + kRows, n);
         std::fill(now_.rows.marginal.begin() + begin, now_.rows.marginal.begin() + end, 0.0);
         for (std::int64_t block = 0; block < blocks; ++block) {
           T const* const sums = row_sums_.get() + block * stride_;
@@ -256,14 +260,12 @@ void SplittingOperator<T>::iterate(int count) {
             now_.rows.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
         }
         for (std::int64_t r = begin; r < end; ++r) now_.rows.update(r, {shift, static_cast<double>(m)});
-      }
-#pragma omp for schedule(static)
-      for (std::int64_t j = 0; j < m; ++j) now_.columns.update(j, {shift, static_cast<double>(n)});
+      });
+      for_each(m, [&](std::int64_t j) { now_.columns.update(j, {shift, static_cast<double>(n)}); });
     }
-#pragma omp master
-    next_alpha = alpha;
-  }
-  now_.alpha = next_alpha;
+    if (thread == 0) now_.alpha = alpha;
+  });
+  failures.rethrow();
 }
 
 template <class T>

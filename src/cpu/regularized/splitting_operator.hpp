@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/parallel.hpp"
 #include "cpu/memory.hpp"
 #include "cpu/regularized/regularized_costs.hpp"
 #include "cpu/regularized/regularized_entries.hpp"
@@ -69,8 +70,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   /// Calls visit(begin) with the first index of each column, on all threads.
   template <class Visit>
   void for_each_column(Visit&& visit) const {
-#pragma omp parallel for num_threads(threads_) schedule(static)
-    for (std::int64_t j = 0; j < this->columns(); ++j) visit(j * stride_);
+    parallel_for(threads_, this->columns(), [&](std::int64_t j) { visit(j * stride_); });
   }
   std::vector<double> dual_rows() const;
   std::vector<double> dual_columns() const;
