@@ -8,6 +8,13 @@
 
 #include <monge/names.hpp>
 
+// Clang warns where a view outlives the range that it shows.
+#if defined(__clang__)
+#define MONGE_LIFETIME_BOUND [[clang::lifetimebound]]
+#else
+#define MONGE_LIFETIME_BOUND
+#endif
+
 namespace monge {
 
 /// How elements are stored. Batches of small matrices may be float16, bfloat16 or float32 (projection.hpp); vectors and
@@ -26,6 +33,9 @@ constexpr std::int64_t size_of(DataType type) {
 }
 
 enum class DeviceType { cpu, cuda };
+
+/// A stride that stands for that of contiguous rows. Other negative strides are errors of the functions that get them.
+inline constexpr std::int64_t kContiguous = -1;
 
 /// Where memory lies and work runs. `index` counts CUDA devices; it is 0 on the CPU.
 struct Device {
@@ -65,9 +75,11 @@ class BasicVectorView {
       : BasicVectorView(data, DataType::float32, size, stride, device) {}
   BasicVectorView(Element<double>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
       : BasicVectorView(data, DataType::float64, size, stride, device) {}
-  /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span.
+  /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span. A view of a temporary
+  /// such as plan.f() is valid in the same expression only: an options object that is kept needs the f of a variable.
   template <RealRange Range>
-  BasicVectorView(Range&& range)  // NOLINT(google-explicit-constructor): a view of what it is given
+  BasicVectorView(
+      Range&& range MONGE_LIFETIME_BOUND)  // NOLINT(google-explicit-constructor): a view of what it is given
       : BasicVectorView(std::span(range).data(), static_cast<std::int64_t>(std::span(range).size())) {}
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
@@ -101,18 +113,18 @@ class BasicMatrixView {
 
  public:
   BasicMatrixView() = default;
-  BasicMatrixView(Void* data, DataType type, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
-                  Device device = {})
+  BasicMatrixView(Void* data, DataType type, std::int64_t rows, std::int64_t columns,
+                  std::int64_t row_stride = kContiguous, Device device = {})
       : data_(data),
         rows_(rows),
         columns_(columns),
-        row_stride_(row_stride < 0 ? columns : row_stride),
+        row_stride_(row_stride == kContiguous ? columns : row_stride),
         type_(type),
         device_(device) {}
-  BasicMatrixView(Element<float>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
+  BasicMatrixView(Element<float>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = kContiguous,
                   Device device = {})
       : BasicMatrixView(data, DataType::float32, rows, columns, row_stride, device) {}
-  BasicMatrixView(Element<double>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
+  BasicMatrixView(Element<double>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = kContiguous,
                   Device device = {})
       : BasicMatrixView(data, DataType::float64, rows, columns, row_stride, device) {}
 

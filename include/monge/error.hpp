@@ -11,7 +11,8 @@ namespace monge {
 enum class ErrorCode {
   invalid_argument,  ///< A value, shape or option that no implementation accepts.
   unsupported,       ///< Valid, but not on this device or in this build; the message names an alternative.
-  out_of_memory,     ///< Host or device memory ran out; nothing was changed.
+  out_of_memory,     ///< Host or device memory, or the threads of the system, ran out. Outputs may be incomplete; the
+                     ///< context and its plans and solvers work on.
   device_failure,    ///< The CUDA runtime or a message between ranks failed; the context is unusable afterwards.
   input_output,      ///< A file could not be read or written.
 };

@@ -27,19 +27,19 @@ class BasicBatchView {
 
  public:
   BasicBatchView() = default;
-  /// Strides are in elements; -1: contiguous.
-  BasicBatchView(Void* data, DataType type, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
-                 std::int64_t row_stride = -1, Device device = {})
+  /// Strides are in elements.
+  BasicBatchView(Void* data, DataType type, std::int64_t batch, int rows, int columns,
+                 std::int64_t batch_stride = kContiguous, std::int64_t row_stride = kContiguous, Device device = {})
       : data_(data),
         batch_(batch),
-        row_stride_(row_stride < 0 ? columns : row_stride),
-        batch_stride_(batch_stride < 0 ? rows * row_stride_ : batch_stride),
+        row_stride_(row_stride == kContiguous ? columns : row_stride),
+        batch_stride_(batch_stride == kContiguous ? rows * row_stride_ : batch_stride),
         rows_(rows),
         columns_(columns),
         type_(type),
         device_(device) {}
-  BasicBatchView(Element<float>* data, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
-                 std::int64_t row_stride = -1, Device device = {})
+  BasicBatchView(Element<float>* data, std::int64_t batch, int rows, int columns,
+                 std::int64_t batch_stride = kContiguous, std::int64_t row_stride = kContiguous, Device device = {})
       : BasicBatchView(data, DataType::float32, batch, rows, columns, batch_stride, row_stride, device) {}
   /// A writable view is readable.
   template <ReadableAs<Void> Other>

@@ -20,11 +20,14 @@ struct GatheredRows {
 };
 
 /// Gathers rows of `columns` numbers each. All ranks call it, each with its own rows; a rank may have none. Throws
-/// Error (invalid_argument) on all ranks where they differ in columns or in the size of a number.
+/// Error (invalid_argument) on all ranks where they differ in columns or in the size of a number, and where the
+/// communicator has no all_gather.
 template <class T>
 requires std::is_trivially_copyable_v<T> GatheredRows<T> gather_rows(Communicator const& communicator,
                                                                      std::span<T const> mine,
                                                                      std::int64_t columns = 1) {
+  if (!communicator.all_gather)
+    throw Error(ErrorCode::invalid_argument, "communicator: has no all_gather; must have one");
   struct Header {
     std::int64_t count, columns, size;
   };

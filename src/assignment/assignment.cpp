@@ -4,6 +4,7 @@
 
 #include "assignment/assignment_operator.hpp"
 #include "backend/backend.hpp"
+#include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
 
 namespace monge {
@@ -42,12 +43,12 @@ void validate_costs(MatrixView const& cost, Device device) {
 }  // namespace
 
 void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
-                           AssignmentOptions const& options) {
+                           AssignmentOptions const& options) try {
   Backend const& backend = backend_of(context);
   Device const device = backend.device();
   std::int64_t const problems = costs.batch();
   require(problems >= 0, "cost: has {} matrices; must be >= 0", problems);
-  validate_costs(matrix_at(costs, 0), device);
+  if (problems > 0) validate_costs(matrix_at(costs, 0), device);
   std::int64_t const extent = costs.rows() == 0 ? 0 : (costs.rows() - 1) * costs.row_stride() + costs.columns();
   require(problems <= 1 || costs.batch_stride() >= extent, "cost: has batch stride {}; must be at least {}",
           costs.batch_stride(), extent);
@@ -71,10 +72,12 @@ void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOu
                           size(options.columns, whole.columns()), whole.row_stride(), whole.device());
   }
   backend.assignment().assign(std::span<MatrixView const>(matrices), out, options.maximize);
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("linear_sum_assignment");
 }
 
 void linear_sum_assignment(Context const& context, std::span<MatrixView const> costs, AssignmentOutput const& out,
-                           AssignmentOptions const& options) {
+                           AssignmentOptions const& options) try {
   Backend const& backend = backend_of(context);
   Device const device = backend.device();
   require(options.rows.empty() && options.columns.empty(),
@@ -89,9 +92,11 @@ void linear_sum_assignment(Context const& context, std::span<MatrixView const> c
   }
   validate_output(out, static_cast<std::int64_t>(costs.size()), pairs, device);
   if (!costs.empty()) backend.assignment().assign(costs, out, options.maximize);
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("linear_sum_assignment");
 }
 
-Assignment linear_sum_assignment(Context const& context, MatrixView cost, AssignmentOptions const& options) {
+Assignment linear_sum_assignment(Context const& context, MatrixView cost, AssignmentOptions const& options) try {
   std::int64_t const pairs = std::min(cost.rows(), cost.columns());
   Assignment found;
   found.row_indices.resize(static_cast<std::size_t>(std::max<std::int64_t>(pairs, 0)));
@@ -109,6 +114,8 @@ Assignment linear_sum_assignment(Context const& context, MatrixView cost, Assign
   require(status != static_cast<std::int64_t>(AssignmentStatus::infeasible),
           "cost: cost matrix is infeasible; must leave a way to pair {} rows and columns", pairs);
   return found;
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("linear_sum_assignment");
 }
 
 }  // namespace monge

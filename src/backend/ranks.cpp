@@ -234,7 +234,7 @@ void Ranks::leave(std::exception_ptr const& exception) {
   } catch (Error const& error) {
     announce(error);
   } catch (std::bad_alloc const&) {
-    announce({ErrorCode::out_of_memory, "out of host memory"});
+    announce({ErrorCode::out_of_memory, call_ + ": the host has too little memory"});
   } catch (std::exception const& error) {
     announce({ErrorCode::invalid_argument, error.what()});
   } catch (...) {

@@ -19,6 +19,8 @@
 #include <monge/geometry.hpp>
 #include <monge/options.hpp>
 
+#include "core/out_of_memory.hpp"
+
 namespace monge {
 
 /// The names and hash values of the inputs of a call: one for a number; of an array its shape, its type and its value.
@@ -132,14 +134,16 @@ class Ranks {
 Ranks* ranks_of(Context const& context);
 
 /// Runs `body` of the public call of this name, in step with other ranks if there are any. `describe(digests)` adds the
-/// inputs. A call within a call is a part of it.
+/// inputs. A call within a call is a part of it. Names the call where memory runs out.
 template <class Describe, class Body>
-auto in_step(Context const& context, char const* call, Describe const& describe, Body const& body) {
+auto in_step(Context const& context, char const* call, Describe const& describe, Body const& body) try {
   Ranks* const ranks = ranks_of(context);
   if (ranks == nullptr || ranks->in_call()) return body();
   Digests digests;
   describe(digests);
   return ranks->run(call, digests, body);
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory(call);
 }
 
 /// A callback that calls `answer` on every rank and returns the answer of rank 0. Either all ranks or no rank must have

@@ -5,6 +5,8 @@
 
 #include <monge/error.hpp>
 
+#include "core/out_of_memory.hpp"
+
 #ifdef MONGE_HAVE_CUDA
 #include <cuda_runtime_api.h>
 
@@ -13,12 +15,17 @@
 
 namespace monge {
 
-Context Context::cpu(int threads) {
-  return Context(make_cpu_backend(threads));
+Context Context::cpu(int threads) try {
+  std::shared_ptr<Backend> backend = make_cpu_backend(threads);
+  return Context(std::move(backend));
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("Context::cpu");
 }
 
-Context Context::distributed(Communicator communicator, int threads) {
+Context Context::distributed(Communicator communicator, int threads) try {
   return Context(make_cpu_backend(threads, std::move(communicator)));
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("Context::distributed");
 }
 
 namespace {

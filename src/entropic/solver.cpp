@@ -1,6 +1,7 @@
 #include <monge/batch.hpp>
 #include <monge/solver.hpp>
 
+#include "core/out_of_memory.hpp"
 #include "core/stopwatch.hpp"
 #include "entropic/sinkhorn.hpp"
 #include "geometry/validation.hpp"
@@ -19,7 +20,7 @@ struct Solver::State {
 };
 
 Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
-               SolveOptions const& options) {
+               SolveOptions const& options) try {
   validate(options);
   validate(geometry, context.device());
   Shape const shape = shape_of(geometry);
@@ -27,6 +28,8 @@ Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, V
   SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options);
   state_ = std::make_unique<State>(State{context, options, std::move(problem), std::move(given)});
   state_->problem.keeps_first = true;
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("Solver::Solver");
 }
 
 Solver::Solver(Solver&&) noexcept = default;
@@ -54,12 +57,14 @@ void Solver::set_geometry(Geometry const& geometry) {
   state_->current = false;
 }
 
-void Solver::set_weights(VectorView a, VectorView b) {
+void Solver::set_weights(VectorView a, VectorView b) try {
   Shape const shape = shape_of(state_->problem.geometry);
   ValidMarginals given = read_marginals(backend_of(state_->context), {}, a, b, shape.rows, shape.columns);
   state_->problem.marginals = with_equal_totals(given, state_->options);
   state_->given = std::move(given);
   state_->current = false;
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("Solver::set_weights");
 }
 
 Plan Solver::solve() {

@@ -985,7 +985,15 @@ ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorVi
     inputs.add("f", options.f);
     inputs.add("g", options.g);
     inputs.add("start", options.start != nullptr);
-    if (options.start) inputs.add("start", VectorView(options.start->values));
+    if (options.start) {
+      auto const indices = [&](std::vector<std::int64_t> const& of) { return IndexView{of.data(), std::ssize(of)}; };
+      inputs.add("start.row_begin", indices(options.start->row_begin));
+      inputs.add("start.column_indices", indices(options.start->column_indices));
+      inputs.add("start.values", options.start->values);
+      inputs.add("start.f", options.start->f);
+      inputs.add("start.g", options.start->g);
+      inputs.add("start.mass_price", options.start->report.mass_price);
+    }
   };
   return in_step(context, "solve_exact", inputs, [&] {
     visit_exact_options(options, kCheckField);

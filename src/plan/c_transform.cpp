@@ -17,6 +17,7 @@
 
 #include "backend/values.hpp"
 #include "core/compensated_sum.hpp"
+#include "core/out_of_memory.hpp"
 #include "entropic/input.hpp"
 #include "geometry/validation.hpp"
 #include "plan/hard_transform.hpp"
@@ -106,7 +107,7 @@ void c_transform_transpose(Context const& context, Geometry const& geometry, Vec
   transform_onto(Side::columns, context, geometry, "f", f, "g", g, argmin);
 }
 
-double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g) {
+double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g) try {
   Backend const& backend = backend_of(context);
   ValidMarginals const marginals =
       with_equal_totals(read_marginals(backend, {}, a, b, f.size(), g.size()), {.tolerance = 0});
@@ -119,6 +120,8 @@ double semi_dual_value(Context const& context, VectorView a, VectorView b, Vecto
   add("f", f, marginals.a);
   add("g", g, marginals.b);
   return sum.value();
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("semi_dual_value");
 }
 
 }  // namespace monge

@@ -186,7 +186,7 @@ void Plan::entries_above(double threshold, MutableIndexView row_begin, MutableIn
 }
 
 void Plan::sample(std::uint64_t seed, MutableIndexView pairs) const {
-  in_step(*state_, "Plan::sample", {{"seed", static_cast<double>(seed)}}, [&] {
+  in_step(*state_, "Plan::sample", {{"seed", seed}}, [&] {
     validate_indices("pairs", pairs, pairs.rows, 2, state_->context.device());
     if (pairs.rows > 0) state_->plan->sample(seed, pairs);
   });

@@ -33,7 +33,7 @@ struct Plan::State {
 };
 
 /// The arguments of a call on a plan.
-using NamedInput = std::pair<char const*, std::variant<MatrixView, VectorView, double>>;
+using NamedInput = std::pair<char const*, std::variant<MatrixView, VectorView, double, std::uint64_t>>;
 using NamedInputs = std::initializer_list<NamedInput>;
 inline void add(Digests& digests, NamedInputs inputs) {
   for (auto const& [name, value] : inputs)

@@ -2,6 +2,7 @@
 #include <monge/projection.hpp>
 
 #include "backend/backend.hpp"
+#include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
 #include "projection/problem.hpp"
 #include "projection/views.hpp"
@@ -52,7 +53,7 @@ void validate_res(char const* field, BatchView const& view, MhcArrays const& arr
 }  // namespace
 
 void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MutableMatrixView pre,
-                 MutableMatrixView post, MutableBatchView res, MhcOptions const& options) {
+                 MutableMatrixView post, MutableBatchView res, MhcOptions const& options) try {
   Backend const& backend = backend_of(context);
   Device const device = backend.projection().device();
   MhcCall const call = mhc_call(backend, device, mixes, scale, base, options);
@@ -65,11 +66,13 @@ void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, Vec
   if (tokens > 0)
     backend.projection().mhc_forward(call.problem, call.arrays,
                                      {pre.as<float>(), post.as<float>(), static_cast<float*>(res.data())});
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("mhc_mapping");
 }
 
 void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MatrixView d_pre,
                           MatrixView d_post, BatchView d_res, MutableMatrixView d_mixes, MutableVectorView d_scale,
-                          MutableVectorView d_base, MhcOptions const& options) {
+                          MutableVectorView d_base, MhcOptions const& options) try {
   Backend const& backend = backend_of(context);
   Device const device = backend.projection().device();
   MhcCall const call = mhc_call(backend, device, mixes, scale, base, options);
@@ -88,6 +91,8 @@ void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView s
       call.problem, call.arrays,
       {d_pre.as<float>(), d_post.as<float>(), static_cast<float const*>(d_res.data()), d_mixes.as<float>(),
        d_mixes.row_stride(), d_scale.as<float>(), d_base.as<float>()});
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("mhc_mapping_backward");
 }
 
 }  // namespace monge

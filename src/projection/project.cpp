@@ -2,6 +2,7 @@
 #include <monge/projection.hpp>
 
 #include "backend/backend.hpp"
+#include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
 #include "projection/problem.hpp"
 #include "projection/views.hpp"
@@ -23,15 +24,17 @@ ProjectionProblem validated_projection(Backend const& backend, BatchView const& 
 
 }  // namespace
 
-void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options) {
+void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options) try {
   Backend const& backend = backend_of(context);
   ProjectionProblem const problem = validated_projection(backend, logits, out, "out", options);
   require_apart({memory_of("out", out)}, {memory_of("logits", logits)});
   if (problem.batch > 0) backend.projection().forward(problem, logits, out);
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("project");
 }
 
 void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
-                      ProjectionOptions const& options, MutableVectorView d_dustbin_score) {
+                      ProjectionOptions const& options, MutableVectorView d_dustbin_score) try {
   Backend const& backend = backend_of(context);
   ProjectionProblem const problem = validated_projection(backend, logits, d_out, "d_out", options);
   Device const device = backend.projection().device();
@@ -45,12 +48,16 @@ void project_backward(Context const& context, BatchView logits, BatchView d_out,
   require_apart({memory_of("d_logits", d_logits), memory_of("d_dustbin_score", d_dustbin_score)},
                 {memory_of("logits", logits), memory_of("d_out", d_out)});
   if (problem.batch > 0) backend.projection().backward(problem, logits, d_out, d_logits, d_dustbin_score.as<float>());
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("project_backward");
 }
 
 ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
-                                         ProjectionOptions const& options) {
+                                         ProjectionOptions const& options) try {
   ProjectionProblem const problem = projection_problem(backend_of(context), rows, columns, 0, options);
   return {problem.a, problem.b};
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("projection_marginals");
 }
 
 }  // namespace monge

@@ -266,6 +266,18 @@ TEST_P(Assignments, refuse_wrong_arguments) {
             "cost: has batch stride 5; must be at least 6");
 }
 
+/// An empty tensor of a framework is a null pointer.
+TEST_P(Assignments, take_an_empty_batch_without_memory) {
+  float const* const none = nullptr;
+  linear_sum_assignment(context(), BatchView(none, 0, 3, 3),
+                        {{nullptr, 0, 3, 3}, {nullptr, 0, 3, 3}, {nullptr, 0, 1, 1}});
+  EXPECT_EQ(refusal_of([&] {
+              linear_sum_assignment(context(), BatchView(none, 1, 3, 3),
+                                    {{nullptr, 1, 3, 3}, {nullptr, 1, 3, 3}, {nullptr, 1, 1, 1}});
+            }),
+            "cost: is a null pointer; must point to 3 x 3 values");
+}
+
 MONGE_FOR_EACH_OF(Assignments, std::vector<Target>({{DeviceType::cpu, Precision::float32},
                                                     {DeviceType::cpu, Precision::float64},
                                                     {DeviceType::cuda, Precision::float32},

@@ -1,25 +1,10 @@
 // What calls ask of the heap: nothing in sweeps and in products like earlier ones, and no more than O(n + m) in a
 // solve. Every allocation of the program is counted, so this is an executable of its own.
-#include <atomic>
 #include <cstddef>
 
 #include "cpu/memory.hpp"
+#include "edges/counted_malloc.hpp"
 #include "operators/cases.hpp"
-
-namespace {
-
-std::atomic<std::int64_t> calls{0}, bytes{0};
-
-}  // namespace
-
-extern "C" void* __libc_malloc(std::size_t size);
-
-/// Operator new, OpenMP and the aligned arrays all come here.
-extern "C" void* malloc(std::size_t size) {
-  calls.fetch_add(1, std::memory_order_relaxed);
-  bytes.fetch_add(static_cast<std::int64_t>(size), std::memory_order_relaxed);
-  return __libc_malloc(size);
-}
 
 namespace monge::oracle {
 namespace {
@@ -31,9 +16,9 @@ MONGE_FOR_EACH_OF(Memory,
 Recipe const kLarge{600, 700, 40, Weights::with_zeros, Place::origin, 0.05};
 
 TEST_P(Memory, counts) {
-  std::int64_t const before = calls;
+  std::int64_t const before = malloc_calls;
   auto const some = make_operator(make_problem({5, 6, 2}));
-  EXPECT_GT(calls, before);
+  EXPECT_GT(malloc_calls, before);
 }
 
 TEST_P(Memory, sweeps_allocate_nothing) {
@@ -43,9 +28,9 @@ TEST_P(Memory, sweeps_allocate_nothing) {
       kind.eps = test.eps;
       auto const entropic = make_operator(test, cache_bytes);
       entropic->sweep(kind, 1);
-      std::int64_t const before = calls;
+      std::int64_t const before = malloc_calls;
       entropic->sweep(kind, 5);
-      EXPECT_EQ(calls, before);
+      EXPECT_EQ(malloc_calls, before);
     }
   }
 }
@@ -74,9 +59,9 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
       plan->multiply_gram(Side::rows, *in, *w, *x);
     };
     all();
-    std::int64_t const before = calls;
+    std::int64_t const before = malloc_calls;
     all();
-    EXPECT_EQ(calls, before);
+    EXPECT_EQ(malloc_calls, before);
   }
 }
 
@@ -91,7 +76,7 @@ std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Probl
   SolveOptions const options{
       .eps = 1, .tolerance = 0, .iterations = 3, .annealing = 1, .precision = precision, .cache_bytes = 0};
   std::vector<double> out(n), marginal(n);
-  std::int64_t const before = bytes;
+  std::int64_t const before = malloc_bytes;
   Plan const plan = solve(context, problem.geometry(), problem.a, problem.b, options);
   plan.apply(MatrixView(problem.a.data(), n, 1), MutableMatrixView(out.data(), n, 1));
   plan.apply_gram(problem.a, problem.b, out);
@@ -101,7 +86,7 @@ std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Probl
   plan.top_k({indices.data(), n, 3, 3, {}}, MutableMatrixView(values.data(), n, 3));
   plan.count_above(0, {indices.data(), n + 1, 1, 1, {}});
   plan.sample(1, {indices.data(), n, 2, 2, {}});
-  return bytes - before;
+  return malloc_bytes - before;
 }
 
 // The points are doubled. Quadratic memory would grow four times. Linear memory may grow three times, because the
@@ -128,10 +113,10 @@ TEST_P(Memory, of_kept_scores_is_taken_again) {
   Context const context = make_context(DeviceType::cpu, 1);
   Problem const problem = oracle::make_problem({1000, 1000, 40});
   auto const bytes_of = [&] {
-    std::int64_t const before = bytes;
+    std::int64_t const before = malloc_bytes;
     solve(context, problem.geometry(), problem.a, problem.b,
           {.eps = 10, .tolerance = 0, .iterations = 3, .annealing = 1, .precision = precision()});
-    return bytes - before;
+    return malloc_bytes - before;
   };
   forget_free_blocks();
   std::int64_t const first = bytes_of(), again = bytes_of(), scores = 1000 * 1000 * (is_float64() ? 8 : 4);

@@ -1,8 +1,11 @@
-// GoogleTest's main. Without a usable GPU a last line counts the CUDA tests that were skipped and says why; the exit
-// code is then 77, unless a test failed. A crash names its test.
+// GoogleTest's main. MONGE_INSTRUCTION_SET restricts the CPU's kernels to one instruction set by Highway's name;
+// without it, in the build or in the machine, the exit code is 77. Without a usable GPU a last line counts the CUDA
+// tests that were skipped and says why; the exit code is then 77, unless a test failed. A crash names its test.
 #include <gtest/gtest.h>
+#include <hwy/highway.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <string>
 
@@ -17,10 +20,24 @@ extern "C" void name_test(int signal) {
   std::raise(signal);
 }
 
+/// Returns whether the kernels have this instruction set.
+bool force_instruction_set(std::string const& name) {
+  for (std::int64_t const target : hwy::SupportedAndGeneratedTargets()) {
+    if (hwy::TargetName(target) != name) continue;
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(target);
+  }
+  return monge::devices().front().instruction_set == name;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (char const* const name = std::getenv("MONGE_INSTRUCTION_SET"); name != nullptr && !force_instruction_set(name)) {
+    std::cout << "tests skipped: no " << name << "\n";
+    return 77;
+  }
   std::signal(SIGABRT, name_test);
 #ifndef __SANITIZE_ADDRESS__  // It reports these itself.
   for (int const signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, name_test);

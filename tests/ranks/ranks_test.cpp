@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "edges/calls.hpp"
 #include "oracle/problem.hpp"
 #include "ranks/meeting.hpp"
 
@@ -120,10 +121,10 @@ void expect_equal_bits(Numbers const& actual, Numbers const& expected, std::stri
   }
 }
 
-/// work(context) on ranks of one thread equals that on one rank of as many threads; returns the messages of a rank.
+/// work(context) on ranks of one thread equals that on one rank of `threads` threads; returns the messages of a rank.
 template <class Work>
-int expect_bits_of_one_rank(int ranks, Work const& work) {
-  Numbers const expected = work(Context::cpu(ranks));
+int expect_bits_of_threads(int threads, int ranks, Work const& work) {
+  Numbers const expected = work(Context::cpu(threads));
   Meeting meeting(ranks);
   auto const outcomes =
       on_ranks(ranks, [&](int rank) { return work(Context::distributed(meeting.communicator(rank), 1)); });
@@ -132,6 +133,12 @@ int expect_bits_of_one_rank(int ranks, Work const& work) {
     if (outcomes[rank].result) expect_equal_bits(*outcomes[rank].result, expected, "rank " + std::to_string(rank));
   }
   return meeting.messages();
+}
+
+/// Where ranks share their passes.
+template <class Work>
+int expect_bits_of_one_rank(int ranks, Work const& work) {
+  return expect_bits_of_threads(ranks, ranks, work);
 }
 
 /// Problems whose passes are worth five threads.
@@ -323,14 +330,22 @@ TEST(Ranks, ComputeRegularizedPlansEach) {
   });
 }
 
-/// 420,000 pairs keep three threads busy, so of five ranks two have no thread.
-TEST(Ranks, WithoutThreadsAddNothing) {
-  Problem const problem = make_problem({.n = 700, .m = 600, .d = 3});
-  for (int const ranks : {4, 5}) {
-    expect_bits_of_one_rank(ranks, [&](Context const& context) {
-      return solved(context, problem, {.eps_relative = 0.02, .tolerance = 0, .iterations = 20});
-    });
-  }
+class EveryCall : public testing::TestWithParam<PublicCall> {};
+INSTANTIATE_TEST_SUITE_P(, EveryCall, testing::ValuesIn(public_calls()),
+                         [](testing::TestParamInfo<PublicCall> const& info) { return info.param.name; });
+
+/// Three threads are busy, so one of four ranks has none.
+TEST_P(EveryCall, TakesRanksWithoutThreads) {
+  expect_bits_of_threads(GetParam().shares_passes ? 4 : 1, 4, GetParam().numbers);
+}
+
+/// Of two ranks with two threads, one takes part with one thread and the other with two.
+TEST_P(EveryCall, TakesRanksWithSeveralThreads) {
+  Meeting meeting(2);
+  auto const outcomes =
+      on_ranks(2, [&](int rank) { return GetParam().numbers(Context::distributed(meeting.communicator(rank), 2)); });
+  ASSERT_TRUE(outcomes[0].result && outcomes[1].result) << outcomes[0].error << outcomes[1].error;
+  expect_equal_bits(*outcomes[0].result, *outcomes[1].result, "ranks");
 }
 
 TEST(Ranks, SolveSmallProblemsWithoutMessages) {
@@ -446,6 +461,68 @@ TEST_F(RankErrors, SayHowArraysDiffer) {
             all("x", "shape"));
 }
 
+/// Numbers that are equal as double, and parts of a start other than its masses.
+TEST_F(RankErrors, SayThatSeedsAndStartsDiffer) {
+  auto const all = [](std::string const& field) {
+    return std::vector<std::string>(2, field + ": rank 1 has another value than rank 0; must be equal on all ranks");
+  };
+  EXPECT_EQ(errors(2,
+                   [&](Context const& context, int rank) {
+                     std::vector<std::int64_t> pairs(2);
+                     solve_again(context).sample((std::uint64_t{1} << 60) + static_cast<std::uint64_t>(rank),
+                                                 {pairs.data(), 1, 2, 2});
+                   }),
+            all("seed"));
+  Problem const small = make_problem({.n = 6, .m = 5, .d = 2});
+  ExactPlan const plan = solve_exact(Context::cpu(1), small.geometry(), {}, {});
+  EXPECT_EQ(errors(2,
+                   [&](Context const& context, int rank) {
+                     ExactPlan start = plan;
+                     if (rank == 1) std::swap(start.column_indices.front(), start.column_indices.back());
+                     solve_exact(context, small.geometry(), {}, {}, {.start = &start});
+                   }),
+            all("start.column_indices"));
+  EXPECT_EQ(errors(2,
+                   [&](Context const& context, int rank) {
+                     ExactPlan start = plan;
+                     start.f[0] += rank;
+                     solve_exact(context, small.geometry(), {}, {}, {.start = &start});
+                   }),
+            all("start.f"));
+}
+
+TEST(RankRows, NeedACommunicator) {
+  std::vector<double> const mine(6);
+  try {
+    gather_rows(Communicator{}, std::span<double const>(mine), 2);
+    FAIL();
+  } catch (Error const& error) {
+    EXPECT_STREQ(error.what(), "communicator: has no all_gather; must have one");
+  }
+}
+
+/// SPLR sweeps while a matrix is factored. MPI may be called on one thread alone.
+TEST(Ranks, SendMessagesOnTheThreadOfTheCaller) {
+  Problem const problem = make_problem({.n = kN, .m = kM, .d = 3});
+  Meeting meeting(2);
+  auto const outcomes = on_ranks(2, [&](int rank) {
+    Communicator communicator = meeting.communicator(rank);
+    auto const thread = std::this_thread::get_id();
+    int elsewhere = 0;
+    communicator.all_gather = [&, gather = communicator.all_gather](void const* mine, void* all,
+                                                                    std::span<std::size_t const> bytes_of) {
+      elsewhere += std::this_thread::get_id() != thread;
+      gather(mine, all, bytes_of);
+    };
+    Context const context = Context::distributed(communicator, 1);
+    for (Method const method : {Method::newton, Method::splr})
+      solve(context, problem.geometry(), problem.a, problem.b,
+            {.eps_relative = 0.02, .method = method, .iterations = 30});
+    return elsewhere;
+  });
+  for (auto const& outcome : outcomes) EXPECT_EQ(outcome.result, 0) << outcome.error;
+}
+
 TEST(RankRows, ThatDifferInColumnsAreRefused) {
   Meeting meeting(2);
   auto const outcomes = on_ranks(2, [&](int rank) {
@@ -518,8 +595,9 @@ TEST_F(RankErrors, OfMemoryEndTheCallOnAll) {
       return true;
     });
   });
-  EXPECT_EQ(messages,
-            (std::vector<std::string>{"rank 2: out of host memory", "rank 2: out of host memory", "std::bad_alloc"}));
+  EXPECT_EQ(messages, (std::vector<std::string>{"rank 2: solve: the host has too little memory",
+                                                "rank 2: solve: the host has too little memory",
+                                                "solve: the host has too little memory"}));
 }
 
 /// Whichever rank ends, the others learn of it at once.
