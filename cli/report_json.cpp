@@ -181,6 +181,7 @@ Json report_json(RegularizedRun const& run, RegularizedOptions const& options, R
   json["dual"] = report.dual;
   json["gap"] = report.gap;
   json["nonzeros"] = report.nonzeros;
+  json["peak_bytes"] = report.peak_bytes;
   json["seconds"] = {{"read", run.read_seconds},
                      {"setup", report.seconds.setup},
                      {"iterations", report.seconds.iterations},

@@ -175,6 +175,8 @@ struct RegularizedReport {
   double dual = 0;            ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
   double gap = 0;             ///< primal - dual. It may be negative if X does not have its marginals.
   std::int64_t nonzeros = 0;  ///< Of X.
+  /// The most memory that the library's arrays took at one time during the call, on its device; as in Report.
+  std::int64_t peak_bytes = 0;
   struct {
     double setup = 0, iterations = 0, evaluation = 0, total = 0;
   } seconds;
@@ -231,8 +233,9 @@ class RegularizedPlan {
 /// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals: equal to
 /// 1e-6 relative and to half of the tolerance, or to 1e-6 alone where p or q is float32. q is scaled to the total of p.
 /// An empty p or q is uniform with total 1, or with the total of the other if that one is given. Costs are a matrix or
-/// those of points, and may have any offset and scale. Newton's method stores no n x m array for points; splitting
-/// does. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
+/// those of points, and may have any offset and scale. Splitting stores X and the costs. Newton's method stores the
+/// active pairs of two iterates, at first about half of all pairs: on the CPU 4 bytes for each, so 4 n m bytes, and on
+/// CUDA bits. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
 RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
                                   Regularizer const& regularizer, RegularizedOptions const& options);
 

@@ -149,6 +149,7 @@ void visit_members(RegularizedReport const*, Visit const& visit) {
   visit("dual", &RegularizedReport::dual);
   visit("gap", &RegularizedReport::gap);
   visit("nonzeros", &RegularizedReport::nonzeros);
+  visit("peak_bytes", &RegularizedReport::peak_bytes);
   visit(
       "seconds_setup", [](auto& report) -> auto& { return report.seconds.setup; });
   visit(

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
-/// The first weight, over sqrt(n m): some percent of the pairs are active.
+/// The first weight, over sqrt(n m): some percent of the pairs are active at its optimum.
 constexpr double kFirstWeight = 0.1;
 /// The L1 residual at which the weight falls: the next weight starts better from a converged point.
 constexpr double kRungResidual = 0.1;
@@ -255,6 +255,9 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
     report.status = Status::precision_limit;
   std::string const reached =
       fmt::format("a relative residual of {:.3g} and a relative gap of {:.3g}", errors.residual, errors.gap);
+  if (report.status == Status::converged)
+    report.message = fmt::format("converged after {} passes; relative residual {:.3g}, relative gap {:.3g}",
+                                 report.iterations, errors.residual, errors.gap);
   if (report.status == Status::iteration_limit)
     report.message = fmt::format("{} passes left {}; more iterations, a larger tolerance or a larger weight would help",
                                  report.iterations, reached);

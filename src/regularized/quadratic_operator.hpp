@@ -42,8 +42,8 @@ struct QuadraticStep {
 class QuadraticOperator : public RegularizedOperator {
  public:
   using RegularizedOperator::RegularizedOperator;
-  /// Sets (u, v) and returns their values. Empty ones stand for the potentials with which every pair is active at this
-  /// lambda. One pass.
+  /// Sets (u, v) and returns their values. Empty ones stand for the potentials of the plan without the constraint X >=
+  /// 0, with which about half of the pairs are active. One pass.
   virtual QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) = 0;
   /// Changes lambda. No pass.
   virtual QuadraticValues set_weight(double weight) = 0;

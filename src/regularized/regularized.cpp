@@ -81,6 +81,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
                                        RegularizedOptions const& options) {
   Stopwatch const watch;
   Backend const& backend = backend_of(context);
+  MemoryPeak const memory(backend.memory());
   std::vector<RegularizedRun> runs(problems.size());
   auto const turn = std::make_shared<std::mutex>();
   for_each_problem(problems.size(),
@@ -127,6 +128,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   for (RegularizedRun& run : runs) {
     run.report.seconds.setup = setup;
     run.report.seconds.total += setup;
+    run.report.peak_bytes = memory.bytes();
     plans.emplace_back(std::make_unique<RegularizedPlan::State>(
         RegularizedPlan::State{context, std::move(run.found), std::move(run.report)}));
   }

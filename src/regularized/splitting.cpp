@@ -166,7 +166,7 @@ class SplittingRun {
     bool const at_end = plain_.iterations >= options_.iterations;
     if (options_.tolerance > 0) {
       if (residual_ <= options_.tolerance && (at_end || now().iterations >= now().next_evaluation)) {
-        if (is_optimal()) return finish(Status::converged, "");
+        if (is_optimal()) return finish(Status::converged, converged_message());
         // The gap falls about as the residual does; looking again after a tenth more iterations costs a few percent.
         now().next_evaluation = now().iterations + now().iterations / 10;
       }
@@ -253,6 +253,11 @@ class SplittingRun {
     RegularizedErrors const errors = run_.errors_of(*values_);
     gap_ = errors.gap;
     return RegularizedRun::is_within(errors, options_);
+  }
+
+  std::string converged_message() const {
+    return fmt::format("converged after {} iterations; relative residual {:.3g}{}", report().iterations, residual_,
+                       std::isnan(gap_) ? "" : fmt::format(", relative gap {:.3g}", gap_));
   }
 
   /// Whether float32 is at its limit: its residual goes up and down without a new minimum, which slow progress would

@@ -131,6 +131,10 @@ TEST_P(QuadraticNewton, MeetsTheConditionsOfOptimality) {
     RegularizedPlan const plan = solve_regularized(context(), data.geometry, p, q, h, options(tolerance));
     RegularizedReport const& report = plan.report();
     EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_TRUE(report.message.starts_with("converged after ")) << report.message;
+    std::int64_t most = 0;  // Active pairs. On the CPU each takes 4 bytes.
+    for (RegularizedCheck const& check : report.history) most = std::max(most, check.nonzeros);
+    EXPECT_GT(report.peak_bytes, context().device().type == DeviceType::cpu ? 4 * most - 1 : 0);
     EXPECT_LE(report.primal_residual, 1.01 * tolerance * recipe.mass);
     double const size = std::max(std::abs(report.primal), 1e-3 * recipe.mass * recipe.range);
     // Values are sums of terms as large as costs are.

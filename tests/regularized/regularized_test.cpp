@@ -135,6 +135,7 @@ TEST_P(Splitting, EveryTermConvergesToItsCertificate) {
         solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], options(tolerance));
     RegularizedReport const& report = plan.report();
     EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_TRUE(report.message.starts_with("converged after ")) << report.message;
     EXPECT_LE(std::abs(report.gap), tolerance * report.primal);
     EXPECT_NEAR(report.gap, report.primal - report.dual, 1e-15);
     EXPECT_NEAR(report.primal,
