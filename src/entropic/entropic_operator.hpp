@@ -57,8 +57,8 @@ struct SweepErrors {
 
 /// The size of the costs.
 struct CostSize {
-  /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
-  /// cloud does not change it; 0 when each cloud is a single point.
+  /// An upper bound of the centred cost C' (each cloud at its own mean) of points with weight: where the eps ladder
+  /// starts. Translating a cloud does not change it; 0 when each cloud is a single point.
   double centred_bound;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed, for the user's cost.
   double mean;

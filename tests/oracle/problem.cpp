@@ -120,6 +120,20 @@ std::vector<double> gaussian_points(std::int64_t n, std::int64_t d, Random& rand
   return points;
 }
 
+Problem with_outlier_without_mass(Problem problem) {
+  std::size_t const m = static_cast<std::size_t>(problem.m());
+  problem.a[0] = 0;
+  if (problem.has_points()) {
+    std::vector<double> x = problem.x.values();
+    for (std::int64_t k = 0; k < problem.d(); ++k) x[static_cast<std::size_t>(k)] *= 1e6;
+    problem.x = Stored(x, problem.n(), problem.d());
+    return problem;
+  }
+  std::vector<double> costs = problem.costs();
+  for (std::size_t j = 0; j < m; ++j) costs[j] = 1e15;
+  return make_matrix_problem(costs, problem.a, problem.b, DataType::float64, 0, problem.transposed);
+}
+
 std::vector<double> make_weights(Weights kind, std::int64_t size, double mass, Random& random) {
   std::vector<double> weights(size, 1.0);
   for (std::int64_t i = 0; i < size && kind != Weights::uniform; ++i) {

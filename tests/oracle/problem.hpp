@@ -139,6 +139,9 @@ Problem make_problem(Recipe const& recipe);
 /// A problem with the costs C (n x m, row-major), stored as told.
 Problem make_matrix_problem(std::span<double const> costs, std::vector<double> a, std::vector<double> b,
                             DataType storage = DataType::float64, std::int64_t padding = 0, bool transposed = false);
+/// The problem with weight 0 at the first row and costs of it that exceed all others by far: big-M padding of a matrix,
+/// or a point of a million times its length.
+Problem with_outlier_without_mass(Problem problem);
 std::vector<double> make_weights(Weights kind, std::int64_t size, double mass, Random& random);
 std::vector<double> gaussian_points(std::int64_t n, std::int64_t d, Random& random, double centre = 0,
                                     double deviation = 1);

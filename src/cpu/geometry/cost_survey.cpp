@@ -86,7 +86,6 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
                         .l1 = input.l1,
                         .line_weight = input.line_weight[l],
                         .place_weight = place_weight.data() + first,
-                        .of_weighted = input.of_weighted,
                         .place_cost_sum = sums.cost.data() + first,
                         .place_weight_sum = sums.weight.data() + first},
                        lines[l]);

@@ -19,8 +19,6 @@ struct CostSurveyInput {
   CostLines const* mask = nullptr;  // Null: all pairs with a finite cost are allowed.
   CostLines const* l1_weights = nullptr;
   double l1 = 0;
-  /// The largest cost is over pairs of two points of positive weight, with l1 W; otherwise over all pairs.
-  bool of_weighted = false;
 };
 
 /// Sums over the allowed pairs of each point, w the weight of the other point.
@@ -32,7 +30,8 @@ struct SurveyedPoints {
 };
 
 struct CostSurvey {
-  double least = std::numeric_limits<double>::infinity(), most = -least;  // Of allowed pairs.
+  double least = std::numeric_limits<double>::infinity();  // Of allowed pairs.
+  double most = -least;  // Of allowed pairs of two points of positive weight, with l1 W.
   double mean = 0;       // Weighted by the product of both weights, over allowed pairs.
   bool is_valid = true;  // Every number is valid; otherwise the rest is undefined.
   SurveyedPoints line, place;

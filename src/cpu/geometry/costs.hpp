@@ -92,8 +92,11 @@ class Costs {
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
 
-  /// A bound of C', and of the difference of any two C'.
-  virtual double bound() const = 0;
+  /// A bound of C', and of the difference of any two C', for points with weight. Infinite if the squared distances of
+  /// any points overflow.
+  double bound() const { return bound_; }
+  /// C' >= -depth(), whatever the weights.
+  double depth() const { return depth_; }
   virtual double factor() const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
   double mean() const { return mean_; }
@@ -118,6 +121,7 @@ class Costs {
 
  protected:
   double mean_ = std::numeric_limits<double>::quiet_NaN();
+  double bound_ = 0, depth_ = 0;
 
  private:
   std::int64_t n_, m_;

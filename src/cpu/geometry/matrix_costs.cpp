@@ -32,9 +32,9 @@ MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> 
   require_partners(Side::columns, b, (transposed_ ? found.line : found.place).has_partner());
   require_finite_range(found.least, found.most);
   this->mean_ = found.mean;
-  range_ = found.most - found.least;
+  this->bound_ = found.most - found.least;  // C' is C less the least.
   origin_ = found.least;
-  unit_ = stored_unit_ = unit_of(range_);
+  unit_ = stored_unit_ = unit_of(this->bound_);
   for (std::vector<double>& shift : shift_) shift.assign(shift.size(), found.least / 2);
 }
 
@@ -67,7 +67,7 @@ std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) con
   result->origin_ = origin_;
   result->stored_unit_ = stored_unit_;
   result->unit_ = unit_;
-  result->range_ = range_;
+  result->bound_ = this->bound_;
   for (Side const side : kSides) result->shift_[static_cast<int>(side)] = shift_[static_cast<int>(side)];
   return result;
 }
@@ -97,7 +97,7 @@ std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::i
                                                       MatrixView(scores.get(), size, others), !by_rows));
   result->scores_ = std::move(scores);
   result->unit_ = unit_;
-  result->range_ = range_;
+  result->bound_ = this->bound_;
   for (std::vector<double>& shift : result->shift_) shift.assign(shift.size(), origin_ / 2);
   return result;
 }

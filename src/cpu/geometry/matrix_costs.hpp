@@ -17,7 +17,6 @@ class MatrixCosts final : public Costs<T> {
   /// point of positive weight without a finite cost to another one.
   MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b, Workers const& workers);
 
-  double bound() const override { return range_; }
   double factor() const override { return unit_; }
   std::span<double const> norm(Side side) const override { return norm_[static_cast<int>(side)]; }
   std::span<double const> shift(Side side) const override { return shift_[static_cast<int>(side)]; }
@@ -39,7 +38,6 @@ class MatrixCosts final : public Costs<T> {
   bool transposed_;
   double origin_ = 0, stored_unit_ = 1;  // score = (cost - origin) / stored_unit
   double unit_ = 1;                      // C' = unit score
-  double range_ = 0;
   std::vector<double> norm_[2], shift_[2];
   std::unique_ptr<T[]> scores_;  // Owned by a part.
 };

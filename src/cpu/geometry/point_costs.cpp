@@ -37,8 +37,9 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
     return cost_.square != 0 ? mean_squared_distance(features, centre, weights) : 0;
   };
   double const of_x = mean_square(x.view(), mu, a), of_y = mean_square(y.view(), nu, b);
-  clouds_[0] = packed(x.view(), std::move(mu), of_x);
-  clouds_[1] = packed(y.view(), std::move(nu), of_y);
+  clouds_[0] = packed(x.view(), std::move(mu), of_x, a);
+  clouds_[1] = packed(y.view(), std::move(nu), of_y, b);
+  set_bounds();
   shift_[0] = shift_of(Side::rows, x.view());
   shift_[1] = shift_of(Side::columns, y.view());
   if (cost_.function == CostFunction::cosine) {
@@ -82,11 +83,13 @@ PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> r
       form_(like.form_),
       clouds_{std::move(rows), std::move(columns)},
       undirected_{like.undirected_[0], like.undirected_[1]},
-      label_scores_{like.label_scores_[0], like.label_scores_[1]} {}
+      label_scores_{like.label_scores_[0], like.label_scores_[1]} {
+  set_bounds();
+}
 
 /// Adds the norms of the packed points to a cloud.
 template <class T>
-auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> {
+auto PointCosts<T>::measured(Cloud cloud, std::span<double const> weights) const -> std::shared_ptr<Cloud> {
   PackedPoints<T> const& points = cloud.packed;
   cloud.norm.assign(static_cast<std::size_t>(points.size), 0.0);
   for (std::int64_t i = 0; i < points.size; ++i) {
@@ -96,19 +99,21 @@ auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> 
       square += value * value;
     }
     cloud.largest_squared_norm = std::max(cloud.largest_squared_norm, square);
+    if (weights.empty() || weights[static_cast<std::size_t>(i)] > 0)
+      cloud.largest_squared_norm_of_mass = std::max(cloud.largest_squared_norm_of_mass, square);
     if (form_ == ScoreForm::products) cloud.norm[static_cast<std::size_t>(i)] = cost_.square * square;
   }
   return std::make_shared<Cloud>(std::move(cloud));
 }
 
 template <class T>
-auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, double mean_square) const
-    -> std::shared_ptr<Cloud const> {
+auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, double mean_square,
+                           std::span<double const> weights) const -> std::shared_ptr<Cloud> {
   Cloud cloud;
   cloud.centre = std::move(centre);
   cloud.mean_square = mean_square;
   pack(features, cloud.centre, 1.0, cloud.packed);
-  return measured(std::move(cloud));
+  return measured(std::move(cloud), weights);
 }
 
 template <class T>
@@ -133,11 +138,14 @@ std::shared_ptr<Costs<Other<T>> const> PointCosts<T>::twin(Geometry const& geome
       result->clouds_[1] = result->clouds_[0];
     } else {
       Features const features(cost_, of_rows ? "x" : "y", points);
-      result->clouds_[s] = result->packed(features.view(), cloud(side).centre, cloud(side).mean_square);
+      auto const packed = result->packed(features.view(), cloud(side).centre, cloud(side).mean_square);
+      packed->largest_squared_norm_of_mass = cloud(side).largest_squared_norm_of_mass;
+      result->clouds_[s] = packed;
     }
     if (undirected_[s]) result->undirected_[s] = result->undirected(points, undirected_[s]->centre);
     result->shift_[s] = shift_[s];
   }
+  result->set_bounds();
   result->mean_ = this->mean_;
   result->use_labels(labels_);
   return result;
@@ -184,9 +192,12 @@ std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) cons
 }
 
 template <class T>
-double PointCosts<T>::bound() const {
-  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm,
-                     std::numeric_limits<T>::max());
+void PointCosts<T>::set_bounds() {
+  Cloud const &x = cloud(Side::rows), &y = cloud(Side::columns);
+  auto const bound = [&](double of_x, double of_y) { return cost_.bound(of_x, of_y, std::numeric_limits<T>::max()); };
+  this->depth_ = bound(x.largest_squared_norm, y.largest_squared_norm);
+  this->bound_ = std::isfinite(this->depth_) ? bound(x.largest_squared_norm_of_mass, y.largest_squared_norm_of_mass)
+                                             : this->depth_;
 }
 
 template <class T>

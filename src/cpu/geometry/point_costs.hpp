@@ -18,7 +18,6 @@ class PointCosts final : public Costs<T> {
   /// Centres are means with weights a and b. Throws invalid_argument for an invalid point, label or cost.
   PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
 
-  double bound() const override;
   double factor() const override;
   std::span<double const> norm(Side side) const override { return cloud(side).norm; }
   std::span<double const> shift(Side side) const override { return shift_[static_cast<int>(side)]; }
@@ -42,16 +41,19 @@ class PointCosts final : public Costs<T> {
     PackedPoints<T> packed;
     std::vector<double> centre;
     double mean_square = 0;  // Of the squared distances to the centre; only for costs with `square`.
-    double largest_squared_norm = 0;
+    double largest_squared_norm = 0, largest_squared_norm_of_mass = 0;  // Of all points, and of those with weight.
     std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 if the score contains it.
   };
 
   PointCosts(std::int64_t n, std::int64_t m, PointCost cost);
   PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
-  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre, double mean_square = 0) const;
+  /// Without weights all points have weight.
+  std::shared_ptr<Cloud> packed(MatrixView features, std::vector<double> centre, double mean_square = 0,
+                                std::span<double const> weights = {}) const;
   /// The points themselves, for the cosine only.
   std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> centre) const;
-  std::shared_ptr<Cloud const> measured(Cloud cloud) const;
+  std::shared_ptr<Cloud> measured(Cloud cloud, std::span<double const> weights = {}) const;
+  void set_bounds();
   std::vector<double> shift_of(Side side, MatrixView features) const;
   void use_labels(std::shared_ptr<PointLabels const> labels);
   /// Adds the labels' part to shifts and mean.

@@ -112,7 +112,6 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   auto const infinity = hn::Inf(d), largest = hn::Set(d, std::numeric_limits<double>::max()), zero = hn::Zero(d);
   auto const own = hn::Set(d, run.line_weight), l1 = hn::Set(d, run.l1);
-  bool const line_counts = !run.of_weighted || run.line_weight > 0;
   auto least = infinity, most = hn::Neg(infinity), cost_sum = zero, weight_sum = zero;
   for (std::int64_t j = 0; j < run.count; j += kLanes) {
     auto const inside = hn::FirstN(d, static_cast<std::size_t>(std::min(kLanes, run.count - j)));
@@ -132,9 +131,8 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
     line.is_valid = line.is_valid && hn::AllTrue(d, hn::Or(valid, hn::Not(inside)));
     auto const weight = hn::IfThenElseZero(allowed, hn::LoadU(d, run.place_weight + j));
     auto const finite = hn::IfThenElseZero(allowed, cost), share = hn::IfThenElseZero(allowed, own);
-    auto const counts = run.of_weighted ? hn::And(allowed, hn::Gt(weight, zero)) : allowed;
     least = hn::Min(least, hn::IfThenElse(allowed, cost, infinity));
-    if (line_counts) most = hn::Max(most, hn::IfThenElse(counts, penalised, hn::Neg(infinity)));
+    if (run.line_weight > 0) most = hn::Max(most, hn::IfThenElse(hn::Gt(weight, zero), penalised, hn::Neg(infinity)));
     cost_sum = hn::MulAdd(weight, finite, cost_sum);
     weight_sum = hn::Add(weight_sum, weight);
     hn::StoreU(hn::MulAdd(share, finite, hn::LoadU(d, run.place_cost_sum + j)), d, run.place_cost_sum + j);

@@ -95,7 +95,6 @@ struct LineRun {
   std::int64_t count;
   double l1, line_weight;
   double const* place_weight;
-  bool of_weighted;                           // As CostSurveyInput has it.
   double *place_cost_sum, *place_weight_sum;  // The line adds to these.
 };
 struct SurveyedLine {

@@ -141,9 +141,8 @@ void PlanOperator<T>::take_transform(Side side, Products& onto) const {
   HostVector const& plus = *transforms_[static_cast<int>(side)];
   std::vector<double> const& weight = data_.weight(side);
   std::span<double const> const norm = data_.costs->norm(side), others = data_.costs->norm(opposite(side));
-  // The mean of C' is at least 0 and its range at most bound(), so C' >= -bound(). No logit of row i therefore exceeds
-  // norm_i + reach, in units of C.
-  double const reach = *std::max_element(others.begin(), others.end()) + data_.costs->bound();
+  // No logit of row i exceeds norm_i + reach, in units of C.
+  double const reach = *std::max_element(others.begin(), others.end()) + data_.costs->depth();
   for (std::int64_t i = 0; i < size(side); ++i) {
     std::size_t const k = static_cast<std::size_t>(i);
     onto.lse[i] = (norm[k] - plus[i]) * (kLog2e / eps_);

@@ -45,8 +45,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
                                          .place_weight = by_columns_ ? rows : columns,
                                          .mask = mask.get(),
                                          .l1_weights = l1_weights.get(),
-                                         .l1 = terms_.l1,
-                                         .of_weighted = true},
+                                         .l1 = terms_.l1},
                                         Workers{threads});
   if (!found.is_valid) throw_first_bad(std::get<CostMatrix>(input.geometry), terms_.l1_weights, terms_.mask);
   take(found);

@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
       }
       if (mask == 0 || isinf(cost)) continue;
       part.least = fmin(part.least, cost);
-      if (!of_support || (mine > 0 && weight[k] > 0)) part.largest = fmax(part.largest, cost + matrix.l1 * l1_weight);
+      if (mine > 0 && weight[k] > 0) part.largest = fmax(part.largest, cost + matrix.l1 * l1_weight);
       of_line.cost += weight[k] * cost;
       of_line.weight += weight[k];
       of_place[k].cost += mine * cost;

@@ -13,7 +13,8 @@ struct CostSurvey {
   static constexpr int kNobody = INT_MAX;
 
   unsigned long long first_bad;  // row columns + column of the first pair with an invalid number; kNone.
-  double least, largest;         // Of the allowed pairs.
+  double least;                  // Of the allowed pairs.
+  double largest;                // Of the allowed pairs of two points of positive weight, with l1 W.
   double cost_sum, weight_sum;   // Sums of a_i b_j C_ij and a_i b_j over the allowed pairs.
   int first_lonely[2];           // The first row and column of positive weight without a partner; kNobody.
 
@@ -37,7 +38,7 @@ struct CostSurveyInput {
   RegularizedMatrix matrix;  // With the user's costs.
   double const* a;           // Weights of rows and columns.
   double const* b;
-  /// Positive weights count as 1, and the largest cost is over pairs of positive weight, with l1 W.
+  /// Positive weights count as 1.
   bool of_support = false;
   double* shift =
       nullptr;  // Becomes half of the least cost, one number for each point of the longer side; null: not wanted.

@@ -65,7 +65,7 @@ class Costs {
   int size(Side side) const { return side_[side_index(side)].size; }
   int padded_size(Side side) const { return side_[side_index(side)].operand.padded_size; }
   DataType scalar() const { return scalar_; }
-  /// A bound of C'.
+  /// A bound of C' for points with weight. Infinite if the squared distances of any points overflow.
   double bound() const { return bound_; }
   double factor() const { return factor_; }
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.

@@ -5,7 +5,7 @@
 //   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so no term overflows
 //   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant / 2 of
 //                  unrounded points, since the centres may be far apart; lean and constant of PointCost
-//   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
+//   measure        largest norms and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
 //                  up to the rounding of mu. The means of both sides and constant add up to the mean cost.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
@@ -168,7 +168,8 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
       cloud.shift[row] = leaning + constant / 2;
       weight = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total;
     }
-    found[warp] = {rounded_square, largest, weight * (cloud.square * square), weight * leaning};
+    found[warp] = {rounded_square, weight > 0 ? rounded_square : 0, largest, weight * (cloud.square * square),
+                   weight * leaning};
     if (row == 0) cloud.findings->constant = constant;
   }
   __syncthreads();
@@ -176,6 +177,8 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   RowFindings total = found[0];
   for (int w = 1; w < kPackRows; ++w) {
     total.largest_squared_norm = fmax(total.largest_squared_norm, found[w].largest_squared_norm);
+    total.largest_squared_norm_of_mass =
+        fmax(total.largest_squared_norm_of_mass, found[w].largest_squared_norm_of_mass);
     total.largest_coordinate = fmax(total.largest_coordinate, found[w].largest_coordinate);
     total.mean_square += found[w].mean_square;
     total.mean_lean += found[w].mean_lean;
@@ -191,19 +194,22 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
   start_next_kernel();
   wait_for_previous_kernel();
   int const count = (cloud.packed.padded_size - 1) / kPackRows + 1;
-  double square = 0, largest = 0, mean_square = 0, mean_lean = 0;
+  double square = 0, square_of_mass = 0, largest = 0, mean_square = 0, mean_lean = 0;
   for (int block = static_cast<int>(threadIdx.x); block < count; block += kPackThreads) {
     RowFindings const& found = cloud.row_findings[block];
     square = fmax(square, found.largest_squared_norm);
+    square_of_mass = fmax(square_of_mass, found.largest_squared_norm_of_mass);
     largest = fmax(largest, found.largest_coordinate);
     mean_square += found.mean_square;
     mean_lean += found.mean_lean;
   }
-  __shared__ double squares[kPackRows], coordinates[kPackRows];
+  __shared__ double squares[kPackRows], squares_of_mass[kPackRows], coordinates[kPackRows];
   square = warp_max(square);
+  square_of_mass = warp_max(square_of_mass);
   largest = warp_max(largest);
   if (threadIdx.x % 32 == 0) {
     squares[threadIdx.x / 32] = square;
+    squares_of_mass[threadIdx.x / 32] = square_of_mass;
     coordinates[threadIdx.x / 32] = largest;
   }
   mean_square = block_sum<kPackThreads>(mean_square);
@@ -212,9 +218,11 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
   if (threadIdx.x > 0) return;
   for (int w = 1; w < kPackRows; ++w) {
     square = fmax(square, squares[w]);
+    square_of_mass = fmax(square_of_mass, squares_of_mass[w]);
     largest = fmax(largest, coordinates[w]);
   }
   cloud.findings->largest_squared_norm = square;
+  cloud.findings->largest_squared_norm_of_mass = square_of_mass;
   cloud.findings->half_scale = half_scale(largest);
   cloud.findings->mean_square = mean_square;
   cloud.findings->mean_lean = mean_lean;

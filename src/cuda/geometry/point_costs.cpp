@@ -224,17 +224,22 @@ void PointCosts::take_findings(Side side, Points const& points, CloudFindings co
 }
 
 void PointCosts::set_sides(double constant) {
-  double largest_square[2];
+  double largest_square[2], largest_square_of_mass[2];
   for (int s : {0, 1}) {
     Cloud& cloud = *clouds_[s];
     CloudFindings const& found = cloud.survey->found;
     cloud.operand.half_scale = found.half_scale;
     largest_square[s] = found.largest_squared_norm;
+    largest_square_of_mass[s] = found.largest_squared_norm_of_mass;
     side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), constant / 2};
   }
   bool const is_double = scalar_ == DataType::float64;
-  bound_ = cost_.bound(largest_square[0], largest_square[1],
+  auto const bound = [&](double const(&square)[2]) {
+    return cost_.bound(square[0], square[1],
                        is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max());
+  };
+  bound_ = bound(largest_square);
+  if (std::isfinite(bound_)) bound_ = bound(largest_square_of_mass);
 }
 
 void PointCosts::keep_scores(double cache_bytes) {
