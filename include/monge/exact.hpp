@@ -43,6 +43,16 @@ struct ExactProgress {
   double seconds = 0;                                      ///< Since the solve began.
 };
 
+/// The costs of some pairs, as a CSR matrix in host memory; all other pairs are forbidden. A pair of cost 0 is a pair.
+struct SparseCost {
+  std::int64_t columns = 0;
+  IndexView row_begin;       ///< n + 1: the pairs in the rows before each.
+  IndexView column_indices;  ///< j of each pair, in any order within a row, without repetition.
+  VectorView values;         ///< C_ij of each pair: finite, or +infinity to forbid it.
+
+  std::int64_t rows() const { return row_begin.size - 1; }
+};
+
 struct ExactPlan;
 
 /// Options of solve_exact().
@@ -142,6 +152,12 @@ struct ExactPlan {
 /// context, the rest on one thread of the host. Throws Error (invalid_argument: also if forbidden pairs leave no
 /// plan; unsupported; out_of_memory; device_failure).
 ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+                      ExactOptions const& options = {});
+
+/// The same over the pairs of a sparse matrix, all of which are candidates: memory and proof are O(n + m + pairs), on
+/// one thread of the host. With n = m and uniform weights it is a linear sum assignment; so it is for other shapes with
+/// weights 1 and ExactOptions::mass = min(n, m).
+ExactPlan solve_exact(Context const& context, SparseCost const& cost, VectorView a, VectorView b,
                       ExactOptions const& options = {});
 
 }  // namespace monge

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read, read_index
+from ._exact import run
 from ._names import shown, truth
+from ._problem import Problem
+from ._sparse import SparseCosts, read_sparse
 
 _INFEASIBLE, _INVALID = 1, 2
 
@@ -30,7 +36,8 @@ def linear_sum_assignment(
 
     Args:
         cost_matrix: One matrix (n, m), a batch (..., n, m), or a list of matrices of any shapes, one dtype and one
-            device. inf forbids a pair; with `maximize` -inf does.
+            device. inf forbids a pair; with `maximize` -inf does. Or a sparse matrix of SciPy or PyTorch: a pair that
+            it does not store is forbidden, and of several optimal assignments any may be found, on the host.
         maximize: Whether the sum is to be the largest.
         rows, columns: For a batch: whole numbers of its shape (...). Only the first `rows` rows and `columns` columns
             of each matrix are used.
@@ -55,6 +62,10 @@ def linear_sum_assignment(
     (array([0, 1, 2]), array([1, 0, 2]))
     """
     maximize, check = truth("maximize", maximize), truth("check", check)
+    if (sparse := read_sparse("cost_matrix", cost_matrix)) is not None:
+        if rows is not None or columns is not None:
+            raise ValueError("rows, columns: are given with a sparse matrix; all its rows and columns are used")
+        return _assign_sparse(*sparse, maximize, check, n_threads)
     if _is_list(cost_matrix):
         return assign_list(cost_matrix, maximize, rows, columns, check, n_threads)
     costs = read("cost_matrix", cost_matrix)
@@ -68,6 +79,30 @@ def linear_sum_assignment(
     if check:
         _check(found[2], single=len(shape) == 2, maximize=maximize)
     return tuple(place.finish(pairs).reshape(*shape[:-2], pairs.shape[1]) for pairs in found[:2])
+
+
+def _assign_sparse(
+    costs: SparseCosts, place: Place, maximize: bool, check: bool, n_threads: int | None
+) -> tuple[Array, Array]:
+    """The assignment as exact transport of weights 1, of a part of them where the sides differ."""
+    n, m = costs.shape
+    values = -costs.values if maximize else costs.values
+    count, problem_is = min(n, m), _INVALID
+    if not (np.isnan(values) | (values == -np.inf)).any():
+        problem = Problem(place, np.ones(n), np.ones(m), cost=replace(costs, values=values))
+        try:
+            options = {} if n == m else {"mass": float(count)}
+            made = run(problem, options, None, n_threads, warns=False)._made if count > 0 else None
+            pairs = (made.rows, made.column_indices) if made is not None else (np.zeros(0, np.int64),) * 2
+            return place.index_array(pairs[0]), place.index_array(pairs[1])
+        except ValueError as error:
+            if not str(error).startswith(("mass:", "cost: forbids")):
+                raise
+        problem_is = _INFEASIBLE
+    if check:
+        _check(np.array([problem_is]), single=True, maximize=maximize)
+    none = place.index_array(np.full(count, -1))
+    return none, none
 
 
 def _is_list(costs: Any) -> bool:

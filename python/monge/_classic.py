@@ -637,7 +637,7 @@ def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, thr
             totals = (float(on_host(side).sum(dtype=np.float64)) for side in (row, column))
             b = column * (next(totals) / next(totals))
     n_threads = None if isinstance(threads, str) else whole("numThreads", threads, 1, MOST)
-    return run_exact(matrix_problem(M, a, b), {}, potentials_init, n_threads)
+    return run_exact(matrix_problem(M, a, b, may_be_sparse=True), {}, potentials_init, n_threads)
 
 
 def _emd_log(result: ExactResult, center_dual: Any) -> Log:
@@ -667,7 +667,8 @@ def emd(
     """POT's ``ot.emd``: the optimal plan (n x m) for the costs `M`, and with `log` also (plan, log).
 
     Args:
-        a, b, M: Weights and costs, as for :func:`solve_exact`; empty weights are uniform.
+        a, b, M: Weights and costs, as for :func:`solve_exact`; empty weights are uniform. The plan of a sparse M is
+            sparse.
         log: Adds a dictionary of `cost`, the potentials `u` and `v`, `warning` and `result_code`, 1 for a proved
             optimum.
         center_dual: Whether u and v get equal sums under the weights.
@@ -685,7 +686,7 @@ def emd(
 def _partial(a: Any, b: Any, M: Any, m: Any) -> tuple[ExactResult, Array]:
     """The result and its value. Without m the mass, and by it the value, depends on the weights of a side."""
     a, b = _weights(a), _weights(b)
-    problem = matrix_problem(M, a, b)
+    problem = matrix_problem(M, a, b, may_be_sparse=True)
     if m is not None:
         result = run_exact(problem, exact_options({"mass": m}, None, None))
         return result, result.value

@@ -24,6 +24,7 @@ from ._problem import (
     warn,
     watching,
 )
+from ._sparse import SparseCosts
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -165,12 +166,24 @@ class ExactResult(SparsePlanResult):
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
         return ExactResult(self._problem.transposed(), self._options, self._made.transposed())
 
+    @property
+    def plan(self) -> Array:
+        """P (n x m): dense, or for sparse costs sparse, in the format and class of M."""
+        return self._plan_like_costs if isinstance(self._problem.cost, SparseCosts) else super().plan
+
     @functools.cached_property
     def sparse_plan(self) -> Array:
         """P as a CSR array of its entries (SciPy, PyTorch or CuPy)."""
-        index, place, made = self._place.index_array, self._place, self._made
-        (values,) = attached(self, "sparse_plan", (place.array(made.values),))
-        return place.framework.csr(index(made.row_begin), index(made.column_indices), values, self.shape)
+        return self._place.framework.csr(*self._csr_arrays(), self.shape)
+
+    @functools.cached_property
+    def _plan_like_costs(self) -> Array:
+        return self._problem.cost.like(self._place, *self._csr_arrays())  # type: ignore[union-attr]
+
+    def _csr_arrays(self) -> tuple[Array, Array, Array]:
+        index, made = self._place.index_array, self._made
+        (values,) = attached(self, "sparse_plan", (self._place.array(made.values),))
+        return index(made.row_begin), index(made.column_indices), values
 
     def transform(self) -> Array:
         """The average target of each of the sources."""
@@ -179,6 +192,11 @@ class ExactResult(SparsePlanResult):
     @property
     def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         return self._made.rows, self._made.column_indices, self._made.values
+
+    def _by_costs(self) -> Array:
+        if isinstance(self._problem.cost, SparseCosts):
+            return self._problem.cost.at_pairs(self._place, *self._entries)
+        return super()._by_costs()
 
     @property
     def _plan(self) -> _Made:
@@ -274,6 +292,9 @@ def solve_exact(
 
     Args:
         M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
+            Or a sparse matrix of SciPy, or of PyTorch (COO or CSR): a pair that it does not store is forbidden, one of
+            cost 0 that it stores is allowed, and duplicate entries of COO are added. It is copied; `plan` is sparse,
+            too, and the proof is over its pairs.
         a, b: Weights (n) and (m), non-negative, with equal totals unless `unbalanced` or `mass` is given. By default
             uniform, with total 1 or that of the other side. Whole weights give whole entries. n = m with uniform
             weights gives a permutation.
@@ -315,7 +336,8 @@ def solve_exact(
            [0., 0., 0.]])
     """
     translated = exact_options(options, unbalanced, tol)
-    return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress, start)
+    problem = matrix_problem(M, a, b, device, may_be_sparse=True)
+    return run(problem, translated, potentials_init, n_threads, progress, start)
 
 
 @calls(**POINTS)

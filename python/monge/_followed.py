@@ -31,7 +31,7 @@ class Followed:
     def transposed(self) -> Followed:
         """The same for the problem seen from the targets."""
         (field, cost, version), x, y, a, b = self._parts
-        if hasattr(cost, "requires_grad"):
+        if hasattr(cost, "requires_grad") and cost.layout is sys.modules["torch"].strided:  # A sparse matrix stays.
             with sys.modules["torch"].enable_grad():
                 cost = cost.T
         return Followed([(field, cost, version), y, x, b, a])

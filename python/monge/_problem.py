@@ -18,6 +18,7 @@ from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read, read_index, read_matrix, read_optional
 from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
+from ._sparse import SparseCosts, read_sparse
 
 AUTO_EPS_RELATIVE = 0.05
 """eps over the mean cost where `reg` is "auto"."""
@@ -70,7 +71,7 @@ class Problem:
     place: Place
     a: Array | None
     b: Array | None
-    cost: Array | None = None
+    cost: Array | SparseCosts | None = None
     x: Array | None = None
     y: Array | None = None
     cost_function: str = "sqeuclidean"
@@ -83,7 +84,9 @@ class Problem:
     followed: Followed | None = None
 
     @functools.cached_property
-    def geometry(self) -> _core.Geometry:
+    def geometry(self) -> _core.Geometry | _core.SparseCost:
+        if isinstance(self.cost, SparseCosts):
+            return self.cost.geometry()
         if self.cost is not None:
             return _core.cost_matrix(self.cost)
         return _core.point_cloud(
@@ -163,7 +166,13 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
     return scale * largest * total ** (1 / norm_p)
 
 
-def matrix_problem(M: Any, a: Any, b: Any, device: Any = None, *, field: str = "M") -> Problem:
+def matrix_problem(
+    M: Any, a: Any, b: Any, device: Any = None, *, field: str = "M", may_be_sparse: bool = False
+) -> Problem:
+    if may_be_sparse and (found := read_sparse(field, M, device)) is not None:
+        costs, place = found
+        weights = (read_optional(name, given) for name, given in (("a", a), ("b", b)))
+        return Problem(place, *weights, cost=costs, followed=Followed.of(M, None, None, a, b))
     cost = read_matrix(field, M, "(n, m)", column_major=True)
     return Problem(
         Place.of(M, cost, device=device),

@@ -271,8 +271,8 @@ def solve(
     'optimal'
     """
     refuse_unsupported(plan_init=plan_init)
-    problem = with_grad(matrix_problem(M, a, b, device), grad)
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    problem = with_grad(matrix_problem(M, a, b, device, may_be_sparse=how[0] == _EXACT), grad)
     return _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose), c=c)
 
 

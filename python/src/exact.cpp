@@ -27,7 +27,22 @@ std::vector<T> copy(Host<T> const& array) {
 
 constexpr auto kOptions = [](auto& options, auto&& visit) { visit_exact_options(options, visit); };
 
-std::shared_ptr<ExactPlan> solve(std::shared_ptr<Session> const& session, std::shared_ptr<HeldGeometry> const& geometry,
+/// A sparse matrix that keeps its arrays.
+struct HeldSparse {
+  std::int64_t columns;
+  Host<std::int64_t> row_begin, column_indices;
+  Host<double> values;
+
+  SparseCost geometry() const {
+    return {columns,
+            {row_begin.data(), static_cast<std::int64_t>(row_begin.size())},
+            {column_indices.data(), static_cast<std::int64_t>(column_indices.size())},
+            {values.data(), static_cast<std::int64_t>(values.size())}};
+  }
+};
+
+template <class Held>
+std::shared_ptr<ExactPlan> solve(std::shared_ptr<Session> const& session, std::shared_ptr<Held> const& geometry,
                                  nb::handle a, nb::handle b, nb::handle f, nb::handle g, ExactPlan const* start,
                                  OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
@@ -75,9 +90,22 @@ void bind_exact(nb::module_& module) {
   bind("f", &ExactPlan::f);
   bind("g", &ExactPlan::g);
   module.def("exact_option_list", [] { return option_list<ExactOptions>(kOptions); });
-  module.def("solve_exact", &solve, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(), nb::arg("b").none(),
-             nb::arg("f").none(), nb::arg("g").none(), nb::arg("start").none(), nb::arg("options"),
-             nb::arg("progress").none());
+  nb::class_<HeldSparse>(module, "SparseCost", "The costs of some pairs, as a CSR matrix in host memory.")
+      .def(nb::new_([](std::int64_t columns, Host<std::int64_t> row_begin, Host<std::int64_t> column_indices,
+                       Host<double> values) {
+             return std::make_shared<HeldSparse>(
+                 HeldSparse{columns, std::move(row_begin), std::move(column_indices), std::move(values)});
+           }),
+           nb::arg("columns"), nb::arg("row_begin"), nb::arg("column_indices"), nb::arg("values"))
+      .def_prop_ro("rows", [](HeldSparse const& held) { return held.geometry().rows(); })
+      .def_ro("columns", &HeldSparse::columns);
+  auto const bind_solve = [&](auto const& solve_it) {
+    module.def("solve_exact", solve_it, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(),
+               nb::arg("b").none(), nb::arg("f").none(), nb::arg("g").none(), nb::arg("start").none(),
+               nb::arg("options"), nb::arg("progress").none());
+  };
+  bind_solve(&solve<HeldGeometry>);
+  bind_solve(&solve<HeldSparse>);
 }
 
 }  // namespace monge::python

@@ -8,6 +8,7 @@
 
 #include <monge/entropic.hpp>
 #include <monge/exact.hpp>
+#include <monge/solver.hpp>
 
 #include "core/compensated_sum.hpp"
 #include "core/stopwatch.hpp"
@@ -45,7 +46,7 @@ constexpr double kSameTotals = 1e-6;
 constexpr double kMostGap = 1e-6;
 /// A warm start with a potential above this many times the costs of a sample is as good as none.
 constexpr double kMostStart = 1000;
-/// The mass of a point that its pairs do not have counts from this share of its weight: the rounding of their sum.
+/// Masses are the same if they differ by at most this share: the rounding of weights and of their sums.
 constexpr double kSameMass = 1e-12;
 
 std::size_t at(std::int64_t i) {
@@ -92,16 +93,19 @@ std::optional<Masses> masses_of_uniform(ValidMarginals const& marginals, ExactOp
   Masses const masses{std::vector<Mass>(n, static_cast<Mass>(in_a)), std::vector<Mass>(m, static_cast<Mass>(in_b)),
                       marginals.a[0] / static_cast<double>(in_a), 0};
   double const quanta = options.mass / masses.quantum;
-  if (is_partial(options) && std::abs(quanta - std::nearbyint(quanta)) > 1e-9) return {};
+  if (is_partial(options) && std::abs(quanta - std::nearbyint(quanta)) > kSameMass * quanta) return {};
   return masses;
 }
 
 Masses masses_of_any(ValidMarginals const& marginals, ExactOptions const& options) {
+  // No point moves more than the mass of partial transport. Twice this mass is as good as any larger weight: what
+  // bounds neither plan nor potentials may be less, and the digits are those of the mass.
+  double const most = 2 * options.mass, points = static_cast<double>(std::max(marginals.a.size(), marginals.b.size()));
   // A power of two with 100 binary digits for the total: weights down to 2^-47 of it are exact, whole ones always.
-  int const exponent = std::ilogb(marginals.mass()) - 100;
+  int const exponent = std::ilogb(std::min(marginals.mass(), most * points)) - 100;
   Masses masses{{}, {}, 1, exponent};
   auto const rounded = [&](double weight) {
-    double const quanta = std::ldexp(weight, -exponent);
+    double const quanta = std::ldexp(std::min(weight, most), -exponent);
     return static_cast<Mass>(quanta < 0x1p53 ? std::nearbyint(quanta) : quanta);
   };
   for (double const weight : marginals.a) masses.a.push_back(rounded(weight));
@@ -151,20 +155,22 @@ double largest_with_mass(std::vector<Mass> const& masses, std::vector<double> co
 
 class ExactSolve {
  public:
-  ExactSolve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, ExactOptions const& options)
+  /// `geometry` is null where the costs are sparse.
+  ExactSolve(Context const& context, Geometry const* geometry, PairCosts costs, Shape shape, VectorView a, VectorView b,
+             ExactOptions const& options)
       : context_(context),
         geometry_(geometry),
         options_(options),
-        n_(shape_of(geometry).rows),
-        m_(shape_of(geometry).columns),
-        marginals_(marginals_of(backend_of(context), a, b, shape_of(geometry), options)),
+        n_(shape.rows),
+        m_(shape.columns),
+        marginals_(marginals_of(backend_of(context), a, b, shape, options)),
         reachable_(marginals_),
         masses_(masses_of(marginals_, options)),
-        costs_(backend_of(context), geometry),
+        costs_(std::move(costs)),
         simplex_(masses_.a, masses_.b) {
     if (is_relaxed(options_)) open_dustbin();
     WarmStart const warm = warm_start();
-    has_all_candidates_ = n_ * m_ <= kAllPairs;
+    has_all_candidates_ = costs_.is_sparse() || n_ * m_ <= kAllPairs;
     if (has_all_candidates_) {
       take_all_pairs(warm.g);
     } else if (warm.f.empty()) {
@@ -274,7 +280,8 @@ class ExactSolve {
       proof.allowed += kMostGap * value * std::abs(entry.cost);
     }
     proof.gap = gap.value();
-    if (!proof.holds(hidden_)) proof.allowed += options_.tolerance * marginals_.total_a * mean_of_least();
+    if (!proof.holds(hidden_))
+      proof.allowed += options_.tolerance * std::min(marginals_.total_a, options_.mass) * mean_of_least();
     return proof;
   }
 
@@ -375,7 +382,7 @@ class ExactSolve {
     };
     std::vector<Arc> cheapest;
     if (!costs_.may_forbid()) {
-      HardTransform all(backend_of(context_), geometry_,
+      HardTransform all(backend_of(context_), *geometry_,
                         {std::vector<double>(at(n_), 1.0), std::vector<double>(at(m_), 1.0)});
       std::vector<std::int64_t> nearest(at(size));
       all.nearest(side, std::vector<double>(at(other_size), 0), {nearest.data(), size, 1, 1});
@@ -383,14 +390,37 @@ class ExactSolve {
       costs_.set(cheapest);
       return cheapest;
     }
-    std::vector<Arc> line(at(other_size));
-    for (std::int32_t i = 0; i < size; ++i) {
-      for (std::int32_t j = 0; j < other_size; ++j) line[at(j)] = pair(i, j);
-      costs_.set(line);
-      auto const by_cost = [](Arc const& x, Arc const& y) { return x.cost < y.cost; };
-      cheapest.push_back(*std::min_element(line.begin(), line.end(), by_cost));
-    }
+    for (std::int32_t i = 0; i < size; ++i) cheapest.push_back(pair(i, 0)), cheapest.back().cost = kInfinity;
+    auto const any = [](std::size_t) { return true; };
+    for_each_pair(side, any, any, [&](Arc const& arc) {
+      Arc& least = cheapest[at(by_rows ? arc.row : arc.column)];
+      if (arc.cost < least.cost) least = arc;
+    });
     return cheapest;
+  }
+
+  /// Calls visit(arc) for the pairs of those points of a side that are wanted with those of the other side that are.
+  template <class Wanted, class OtherWanted, class Visit>
+  void for_each_pair(Side side, Wanted const& wanted, OtherWanted const& other_wanted, Visit const& visit) const {
+    bool const by_rows = side == Side::rows;
+    if (costs_.is_sparse()) {
+      for (Arc const& arc : costs_.pairs()) {
+        if (wanted(at(by_rows ? arc.row : arc.column)) && other_wanted(at(by_rows ? arc.column : arc.row))) visit(arc);
+      }
+      return;
+    }
+    std::int32_t const size = static_cast<std::int32_t>(by_rows ? n_ : m_);
+    std::int32_t const other_size = static_cast<std::int32_t>(by_rows ? m_ : n_);
+    std::vector<Arc> line;
+    for (std::int32_t i = 0; i < size; ++i) {
+      if (!wanted(at(i))) continue;
+      line.clear();
+      for (std::int32_t j = 0; j < other_size; ++j) {
+        if (other_wanted(at(j))) line.push_back(by_rows ? Arc{i, j, 0} : Arc{j, i, 0});
+      }
+      costs_.set(line);
+      for (Arc const& arc : line) visit(arc);
+    }
   }
 
   bool is_dustbin(Arc const& arc) const { return arc.row == n_ || arc.column == m_; }
@@ -414,15 +444,15 @@ class ExactSolve {
 
   void take_all_pairs(std::vector<double> const& g) {
     std::vector<Arc> arcs;
-    arcs.reserve(at(n_ * m_));
-    for (std::int64_t i = 0; i < n_; ++i) {
-      for (std::int64_t j = 0; j < m_; ++j)
-        arcs.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), 0});
-    }
-    simplex_.add(priced(std::move(arcs)));
-    start(!g.empty()         ? g
-          : n_ * m_ > kQuick ? entropic_plan(start_options(kQuickSweeps)).g()
-                             : std::vector(at(m_), 0.0),
+    arcs.reserve(costs_.is_sparse() ? costs_.pairs().size() : at(n_ * m_));
+    for_each_pair(
+        Side::rows, [&](std::size_t i) { return masses_.a[i] > 0; }, [&](std::size_t j) { return masses_.b[j] > 0; },
+        [&](Arc const& arc) { arcs.push_back(arc); });
+    simplex_.add(finite(std::move(arcs)));
+    bool const sweeps = !costs_.is_sparse() && n_ * m_ > kQuick;
+    start(!g.empty() ? g
+          : sweeps   ? entropic_plan(start_options(kQuickSweeps)).g()
+                     : std::vector(at(m_), 0.0),
           first_pairs());
   }
 
@@ -481,7 +511,7 @@ class ExactSolve {
   }
 
   Plan entropic_plan(SolveOptions const& options) {
-    return monge::solve(context_, geometry_, reachable_.a, reachable_.b, options);
+    return monge::solve(context_, *geometry_, reachable_.a, reachable_.b, options);
   }
 
   struct Annealed {
@@ -496,8 +526,9 @@ class ExactSolve {
     // Pivots cost less where weights are equal, since trees are shallow.
     double const most = is_uniform(weights.a) && is_uniform(weights.b) ? kMostEpsOfEqual : kMostEps;
     std::vector<double> f, g;
+    Solver solver(context_, geometry, weights.a, weights.b, options);  // Reads the costs of a matrix once.
     for (int k = 0;; ++k) {
-      Plan plan = monge::solve(context_, geometry, weights.a, weights.b, options);
+      Plan plan = solver.solve(options);
       std::vector<Arc> arcs;
       double const spread = candidates_of(plan, options.eps, arcs);
       if (options.eps <= most * spread || spread == 0 || k == kMostStarts || stopped_)
@@ -533,7 +564,7 @@ class ExactSolve {
       options.iterations = kFullSweeps;
       options.annealing = 1;
     }
-    Annealed near = annealed(geometry_, reachable_, options);
+    Annealed near = annealed(*geometry_, reachable_, options);
     take(std::move(near.candidates), g_of(near.plan, reachable_.b, near.eps));
   }
 
@@ -560,7 +591,7 @@ class ExactSolve {
       labels.size = labels.empty() ? 0 : std::ssize(some);
       return labels;
     };
-    PointCloud const all = std::get<PointCloud>(geometry_);
+    PointCloud const all = std::get<PointCloud>(*geometry_);
     PointCloud some_rows = all;
     some_rows.x = some_points(all.x, weights.a);
     some_rows.labels.x = some_labels(all.labels.x, weights.a);
@@ -579,7 +610,7 @@ class ExactSolve {
   void take_candidates_near(WarmStart const& warm) {
     double const eps = first_eps() / 256;
     std::vector<Arc> arcs;
-    Plan const plan = plan_of(context_, geometry_, reachable_.a, reachable_.b,
+    Plan const plan = plan_of(context_, *geometry_, reachable_.a, reachable_.b,
                               {.eps = eps,
                                .penalty_a = entropic_penalty(options_.penalty_a, eps),
                                .penalty_b = entropic_penalty(options_.penalty_b, eps),
@@ -605,6 +636,11 @@ class ExactSolve {
     };
     std::vector<std::int32_t> const rows = some(reachable_.a, kRows), columns = some(reachable_.b, kColumns);
     for (std::int32_t const i : rows) {
+      if (costs_.is_sparse()) {
+        std::span<Arc const> const row = costs_.row(i);
+        sample_.insert(sample_.end(), row.begin(), row.end());
+        continue;
+      }
       for (std::int32_t const j : columns) sample_.push_back({i, j, 0});
     }
     return sample_ = priced(std::move(sample_));
@@ -680,7 +716,7 @@ class ExactSolve {
       Marginals weights;
       for (std::int64_t i = 0; i < n_; ++i) weights.a.push_back(masses_.a[at(i)] > 0 && reachable_.a[at(i)] > 0);
       for (std::int64_t j = 0; j < m_; ++j) weights.b.push_back(masses_.b[at(j)] > 0 && reachable_.b[at(j)] > 0);
-      hard_.emplace(backend_of(context_), geometry_, weights);
+      hard_.emplace(backend_of(context_), *geometry_, weights);
     }
     std::int64_t const k = std::min(kOffered, m_);
     std::vector<std::int64_t> nearest(at(n_ * k));
@@ -820,7 +856,7 @@ class ExactSolve {
     double sum = 0;
     for (std::int64_t i = 0; i < n_; ++i) {
       if (count[at(i)] == kOffered)  // Or else all of finite cost are.
-        sum += marginals_.a[at(i)] * std::max(0.0, 2 * hard_->rounding() - (largest[at(i)] - f[at(i)]));
+        sum += masses_.weight(masses_.a[at(i)]) * std::max(0.0, 2 * hard_->rounding() - (largest[at(i)] - f[at(i)]));
     }
     return sum;
   }
@@ -841,21 +877,15 @@ class ExactSolve {
     // Columns have their potentials before rows do.
     auto const counts = [&](std::size_t j) { return other_mass[j] > 0 || (by_rows && std::isfinite(others[j])); };
     std::vector<double> const& price = by_rows ? leaving_.price : lacking_.price;
-    std::size_t const size = at(by_rows ? n_ : m_), other_size = at(by_rows ? m_ : n_);
-    for (std::size_t i = 0; i < size; ++i) {
+    for (std::size_t i = 0; i < at(by_rows ? n_ : m_); ++i) {
       if (mass[i] == 0) own[i] = price.empty() ? kInfinity : price[i] - others.back();
     }
-    std::vector<Arc> line;
-    for (std::size_t i = 0; i < size; ++i) {
-      if (mass[i] > 0) continue;
-      line.clear();
-      for (std::size_t j = 0; j < other_size; ++j) {
-        std::int32_t const own_index = static_cast<std::int32_t>(i), other = static_cast<std::int32_t>(j);
-        if (counts(j)) line.push_back(by_rows ? Arc{own_index, other, 0} : Arc{other, own_index, 0});
-      }
-      costs_.set(line);
-      for (Arc const& arc : line) own[i] = std::min(own[i], arc.cost - others[at(by_rows ? arc.column : arc.row)]);
-    }
+    for_each_pair(
+        side, [&](std::size_t i) { return mass[i] == 0; }, counts,
+        [&](Arc const& arc) {
+          double& potential = own[at(by_rows ? arc.row : arc.column)];
+          potential = std::min(potential, arc.cost - others[at(by_rows ? arc.column : arc.row)]);
+        });
   }
 
   /// Entries of the plan, in order. Those of the dustbin become entries of pairs or penalties.
@@ -938,7 +968,7 @@ class ExactSolve {
 
   Stopwatch watch_;
   Context const& context_;
-  Geometry const& geometry_;
+  Geometry const* geometry_;
   ExactOptions const& options_;
   std::int64_t n_, m_;
   ValidMarginals marginals_;
@@ -972,14 +1002,43 @@ void validate_start(ExactPlan const& plan, Shape shape) {
           "start: is no CSR matrix; must be a plan of solve_exact()");
 }
 
-}  // namespace
+void add(Digests& inputs, Geometry const& geometry) {
+  inputs.add(geometry);
+}
 
-ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
-                      ExactOptions const& options) {
+void add(Digests& inputs, SparseCost const& cost) {
+  inputs.add("columns", cost.columns);
+  inputs.add("row_begin", cost.row_begin);
+  inputs.add("column_indices", cost.column_indices);
+  inputs.add("values", cost.values);
+}
+
+Shape shape_of(SparseCost const& cost) {
+  return {cost.rows(), cost.columns, 0};
+}
+
+void validate(SparseCost const& cost, Device context) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // Pairs are counted in 32 bits.
+  require(cost.rows() >= 1 && cost.columns >= 1, "cost: is {} x {}; must have rows and columns", cost.rows(),
+          cost.columns);
+  for (auto const& [field, view] : {std::pair{"row_begin", cost.row_begin}, {"column_indices", cost.column_indices}})
+    require(view.device.type == DeviceType::cpu && (view.data != nullptr || view.empty()),
+            "{}: lies on {}; must be in host memory", field, to_string(view.device));
+  require(cost.column_indices.size <= kMost, "column_indices: has {} pairs; must have at most {}",
+          cost.column_indices.size, kMost);
+  require(cost.values.size() == cost.column_indices.size, "values: has size {}; must be {}, one of each pair",
+          cost.values.size(), cost.column_indices.size);
+  if (!cost.values.empty()) validate_vector("values", cost.values, cost.values.size(), context);
+}
+
+/// Checks the arguments and calls make(), which solves.
+template <class Cost, class Make>
+ExactPlan solve_any(Context const& context, Cost const& cost, VectorView a, VectorView b, ExactOptions const& options,
+                    Make const& make) {
   auto const inputs = [&](Digests& inputs) {
     visit_exact_options(options, inputs);
     inputs.add("progress", static_cast<bool>(options.progress));
-    inputs.add(geometry);
+    add(inputs, cost);
     inputs.add("a", a);
     inputs.add("b", b);
     inputs.add("f", options.f);
@@ -997,8 +1056,8 @@ ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorVi
   };
   return in_step(context, "solve_exact", inputs, [&] {
     visit_exact_options(options, kCheckField);
-    validate(geometry, context.device());
-    Shape const shape = shape_of(geometry);
+    validate(cost, context.device());
+    Shape const shape = shape_of(cost);
     if (options.start) validate_start(*options.start, shape);
     constexpr std::int64_t kMost = std::int64_t{1} << 27;  // Candidates are counted in 32 bits.
     require(std::max(shape.rows, shape.columns) <= kMost / options.candidates,
@@ -1006,7 +1065,23 @@ ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorVi
             shape.rows, shape.columns, kMost / std::max(shape.rows, shape.columns));
     ExactOptions now = options;
     now.progress = agreed(context, options.progress);
-    return ExactSolve(context, geometry, a, b, now).solve();
+    return make(shape, now);
+  });
+}
+
+}  // namespace
+
+ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+                      ExactOptions const& options) {
+  return solve_any(context, geometry, a, b, options, [&](Shape shape, ExactOptions const& now) {
+    return ExactSolve(context, &geometry, PairCosts(backend_of(context), geometry), shape, a, b, now).solve();
+  });
+}
+
+ExactPlan solve_exact(Context const& context, SparseCost const& cost, VectorView a, VectorView b,
+                      ExactOptions const& options) {
+  return solve_any(context, cost, a, b, options, [&](Shape shape, ExactOptions const& now) {
+    return ExactSolve(context, nullptr, PairCosts(backend_of(context), cost), shape, a, b, now).solve();
   });
 }
 

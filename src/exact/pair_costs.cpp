@@ -8,8 +8,10 @@
 
 #include "core/strided.hpp"
 #include "geometry/cost_matrix.hpp"
+#include "geometry/p_norm.hpp"
 #include "geometry/point_cost.hpp"
 #include "geometry/points.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge {
 namespace {
@@ -64,32 +66,6 @@ std::vector<std::int64_t> labels_of(Backend const& backend, char const* field, I
   return labels;
 }
 
-/// sum_k term(x_k, y_k). Eight sums side by side become SIMD, which one sum in order may not.
-template <class Term>
-double sum_of(std::span<double const> x, std::span<double const> y, Term const& term) {
-  constexpr std::size_t kSums = 8;
-  double sums[kSums] = {}, rest = 0;
-  std::size_t const whole = x.size() / kSums * kSums;
-  for (std::size_t k = 0; k < whole; k += kSums) {
-    for (std::size_t q = 0; q < kSums; ++q) sums[q] += term(x[k + q], y[k + q]);
-  }
-  for (std::size_t k = whole; k < x.size(); ++k) rest += term(x[k], y[k]);
-  for (double const sum : sums) rest += sum;
-  return rest;
-}
-
-double square_of_difference(double x, double y) {
-  return (x - y) * (x - y);
-}
-
-double p_norm(std::span<double const> x, std::span<double const> y, double p) {
-  double largest = 0, sum = 0;  // Powers of differences relative to the largest do not overflow.
-  for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::abs(x[k] - y[k]));
-  if (largest == 0 || std::isinf(p)) return largest;
-  for (std::size_t k = 0; k < x.size(); ++k) sum += std::pow(std::abs(x[k] - y[k]) / largest, p);
-  return largest * std::pow(sum, 1 / p);
-}
-
 }  // namespace
 
 PairCosts::PairCosts(Backend const& backend, Geometry const& geometry) : backend_(backend) {
@@ -112,25 +88,55 @@ PairCosts::PairCosts(Backend const& backend, Geometry const& geometry) : backend
   label_costs_ = label_costs(MatrixView(costs.data(), rows, columns), labels.weight);
 }
 
+PairCosts::PairCosts(Backend const& backend, SparseCost const& cost) : backend_(backend) {
+  std::int64_t const count = cost.column_indices.size;
+  auto const index = [](IndexView view, std::int64_t k) { return view.data[k * view.stride]; };
+  std::vector<double> const values = count > 0 ? backend.read(cost.values) : std::vector<double>();
+  pairs_.reserve(static_cast<std::size_t>(count));
+  std::int64_t k = index(cost.row_begin, 0);
+  require(k == 0 && index(cost.row_begin, cost.rows()) == count,
+          "row_begin: is {} at the first and {} at the last; must be 0 and {}, the number of pairs", k,
+          index(cost.row_begin, cost.rows()), count);
+  row_begin_.push_back(0);
+  for (std::int64_t i = 0; i < cost.rows(); ++i) {
+    std::int64_t const end = index(cost.row_begin, i + 1);
+    require(end >= k && end <= count, "row_begin: element {} is {}; must be in [{}, {}]", i + 1, end, k, count);
+    row_begin_.push_back(end);
+    for (; k < end; ++k) {
+      std::int64_t const j = index(cost.column_indices, k);
+      double const value = values[static_cast<std::size_t>(k)];
+      require(j >= 0 && j < cost.columns, "column_indices: element {} is {}; must be in [0, {})", k, j, cost.columns);
+      if (std::isnan(value) || value == -HUGE_VAL) throw_bad_cost(i, j, value);
+      pairs_.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), value});
+    }
+  }
+  if (!std::is_sorted(pairs_.begin(), pairs_.end())) std::sort(pairs_.begin(), pairs_.end());
+  auto const twice = std::adjacent_find(pairs_.begin(), pairs_.end(), std::mem_fn(&Arc::is_same_pair));
+  require(twice == pairs_.end(), "column_indices: row {} has column {} twice; must have each pair once",
+          twice == pairs_.end() ? 0 : twice->row, twice == pairs_.end() ? 0 : twice->column);
+}
+
 double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
-  std::span<double const> const x(x_.points.data() + static_cast<std::size_t>(i) * d_, d_);
-  std::span<double const> const y(y_.points.data() + static_cast<std::size_t>(j) * d_, d_);
+  double const* const x = x_.points.data() + static_cast<std::size_t>(i) * d_;
+  double const* const y = y_.points.data() + static_cast<std::size_t>(j) * d_;
+  auto const difference = [&](std::size_t k) { return x[k] - y[k]; };
+  auto const square = [&](std::size_t k) { return difference(k) * difference(k); };
   double cost = 0;
   switch (clouds_.cost_function) {
     case CostFunction::sqeuclidean:
-      cost = sum_of(x, y, square_of_difference);
+      cost = sum_of(d_, square);
       break;
     case CostFunction::euclidean:
-      cost = p_norm(x, y, 2);
+      cost = p_norm(d_, 2, difference);
       break;
     case CostFunction::cosine:  // Of directions, 1 - <x, y> = |x - y|^2 / 2.
-      cost = sum_of(x, y, square_of_difference) / 2;
+      cost = sum_of(d_, square) / 2;
       break;
     case CostFunction::dot:
-      cost = -sum_of(x, y, std::multiplies<double>());
+      cost = -sum_of(d_, [&](std::size_t k) { return x[k] * y[k]; });
       break;
     case CostFunction::p_norm:
-      cost = p_norm(x, y, clouds_.p);
+      cost = p_norm(d_, clouds_.p, difference);
       break;
   }
   cost *= clouds_.scale;
@@ -141,6 +147,14 @@ double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
 }
 
 void PairCosts::set(std::span<Arc> arcs) const {
+  if (is_sparse()) {
+    for (Arc& arc : arcs) {
+      std::span<Arc const> const pairs = row(arc.row);
+      auto const found = std::lower_bound(pairs.begin(), pairs.end(), arc);
+      arc.cost = found != pairs.end() && found->column == arc.column ? found->cost : HUGE_VAL;
+    }
+    return;
+  }
   if (d_ > 0) {
     for (Arc& arc : arcs) {
       arc.cost = of_points(arc.row, arc.column);

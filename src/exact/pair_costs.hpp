@@ -1,8 +1,11 @@
-// Costs of single pairs, in float64 on the host from the caller's points or matrix.
+// Costs of single pairs, in float64 on the host from the caller's points, matrix or sparse matrix.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
+
+#include <monge/exact.hpp>
 
 #include "backend/backend.hpp"
 #include "exact/network_simplex.hpp"
@@ -14,6 +17,8 @@ class PairCosts {
   /// Copies points; a matrix must stay. Throws Error for points and costs of labels that are not finite, lengths of 0
   /// and bad labels.
   PairCosts(Backend const& backend, Geometry const& geometry);
+  /// Copies the pairs. Throws Error for indices and costs that are not valid.
+  PairCosts(Backend const& backend, SparseCost const& cost);
 
   /// Sets the costs of arcs, which are +infinity for forbidden pairs. A matrix on a device is copied in blocks: one
   /// copy serves successive arcs of one row or column, and of the rows or columns that lie behind it in memory. Throws
@@ -21,6 +26,13 @@ class PairCosts {
   void set(std::span<Arc> arcs) const;
   /// Whether a pair can have the cost +infinity.
   bool may_forbid() const { return d_ == 0; }
+  /// All pairs of a sparse matrix, in order; otherwise none is listed.
+  bool is_sparse() const { return !row_begin_.empty(); }
+  std::span<Arc const> pairs() const { return pairs_; }
+  std::span<Arc const> row(std::int64_t i) const {
+    auto const edge = [&](std::int64_t row) { return pairs_.data() + row_begin_[static_cast<std::size_t>(row)]; };
+    return {edge(i), edge(i + 1)};
+  }
 
  private:
   /// Points, in rows of width d; for the cosine they have length 1.
@@ -38,6 +50,8 @@ class PairCosts {
   std::size_t d_ = 0;  // 0 for a matrix.
   Side x_, y_;
   std::shared_ptr<LabelCosts const> label_costs_;
+  std::vector<Arc> pairs_;  // Of a sparse matrix.
+  std::vector<std::int64_t> row_begin_;
 };
 
 }  // namespace monge

@@ -234,6 +234,25 @@ TEST_P(ExactOnDevice, IsProved) {
   }
 }
 
+// The bounds that hide rounding are those of points with mass.
+TEST_P(ExactOnDevice, OutliersWithoutMassCostNoDigits) {
+  Problem problem = make_problem({.n = 370, .m = 360, .d = 3});
+  problem.a[0] = 0;
+  std::ranges::fill(problem.b, 369.0 / 370 / 360);
+  auto const report_of = [&](Problem const& some, ExactOptions const& options) {
+    return solve_exact(context(), some.geometry(), some.a, some.b, options).report;
+  };
+  for (double const mass : {kInfinity, 0.5}) {
+    ExactReport const report = report_of(problem, {.mass = mass});
+    ExactReport const beside = report_of(with_outlier_without_mass(problem), {.mass = mass});
+    EXPECT_EQ(beside.status, ExactStatus::optimal) << beside.message;
+    double const allowed = 1e-12 * report.cost_scale;  // The tolerance of reduced costs; the mass is at most 1.
+    EXPECT_NEAR(beside.value, report.value, allowed);
+    EXPECT_NEAR(beside.dual, report.dual, allowed);
+    EXPECT_NEAR(beside.gap, report.gap, allowed);
+  }
+}
+
 /// Weights are whole numbers from 0 to `most`, with equal totals.
 Problem whole_problem(Random& random, std::int64_t n, std::int64_t m, double most, double costs, double forbidden = 0) {
   std::vector<double> a(n), b(m), cost(n * m);
@@ -558,6 +577,76 @@ TEST(Exact, RefusesBadArguments) {
             std::string::npos);
 }
 
+/// The finite costs of a matrix, backwards within each row.
+struct SparseProblem {
+  explicit SparseProblem(Problem const& problem) : columns(problem.m()), row_begin{0} {
+    std::vector<double> const costs = problem.costs();
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
+      for (std::int64_t j = columns; j-- > 0;) {
+        if (std::isinf(costs[i * columns + j])) continue;
+        column_indices.push_back(j);
+        values.push_back(costs[i * columns + j]);
+      }
+      row_begin.push_back(std::ssize(values));
+    }
+  }
+  SparseCost view() const {
+    return {columns,
+            {row_begin.data(), std::ssize(row_begin)},
+            {column_indices.data(), std::ssize(column_indices)},
+            values};
+  }
+
+  std::int64_t columns;
+  std::vector<std::int64_t> row_begin, column_indices;
+  std::vector<double> values;
+};
+
+// The same as a matrix whose other costs are infinite, whose proof is over all pairs.
+TEST(Exact, SparseCostsAreThoseOfAMatrixWithForbiddenPairs) {
+  Random random(21);
+  for (auto const& [n, m] : {std::pair{1, 1}, {12, 12}, {40, 30}, {370, 360}}) {
+    for (double const forbidden : {0.0, 0.6, 0.95}) {
+      SCOPED_TRACE(testing::Message() << n << " x " << m << ", " << forbidden);
+      Problem const problem = whole_problem(random, n, m, 3, 1000, forbidden);
+      SparseProblem const sparse(problem);
+      auto const solve_sparse = [&](ExactOptions const& options) {
+        return solve_exact(Context::cpu(2), sparse.view(), problem.a, problem.b, options);
+      };
+      ExactPlan const plan = solve_sparse({});
+      expect_proof(problem, plan);
+      ExactPlan const again = solve_sparse({.start = &plan});
+      expect_proof(problem, again);
+      EXPECT_EQ(again.report.pivots, 0);
+      expect_proof(problem, solve_sparse({.f = again.f, .g = again.g}));
+      double const mass = std::floor(0.6 * plan.report.mass);
+      for (ExactOptions const& options : {ExactOptions{.mass = mass}, {.penalty_a = 300, .penalty_b = 500}})
+        EXPECT_EQ(solve_sparse(options).report.value, solve(problem, options).report.value);  // Whole numbers.
+    }
+  }
+}
+
+TEST(Exact, RefusesSparseCostsThatAreNone) {
+  auto const refusal = [](std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& columns,
+                          std::vector<double> const& values, ExactOptions const& options = {}) {
+    SparseCost const cost{3, {begin.data(), std::ssize(begin)}, {columns.data(), std::ssize(columns)}, values};
+    return refusal_of([&] { solve_exact(Context::cpu(), cost, {}, {}, options); });
+  };
+  auto const expect_refusal = [](std::string const& refusal, char const* words) {
+    EXPECT_NE(refusal.find(words), std::string::npos) << refusal;
+  };
+  expect_refusal(refusal({0, 2, 3}, {0, 1, 3}, {1, 1, 1}), "column_indices: element 2 is 3; must be in [0, 3)");
+  expect_refusal(refusal({0, 2, 3}, {1, 1, 2}, {1, 1, 1}), "column_indices: row 0 has column 1 twice");
+  expect_refusal(refusal({0, 4, 3}, {0, 1, 2}, {1, 1, 1}), "row_begin: element 1 is 4; must be in [0, 3]");
+  expect_refusal(refusal({0, 2, 2}, {0, 1, 2}, {1, 1, 1}), "row_begin: is 0 at the first and 2 at the last");
+  expect_refusal(refusal({0, 2, 3}, {0, 1, 2}, {1, 1}), "values: has size 2; must be 3");
+  expect_refusal(refusal({0, 2, 3}, {0, 1, 2}, {1, std::nan(""), 1}), "cost: row 0, column 1 is nan");
+  expect_refusal(refusal({0}, {}, {}), "cost: is 0 x 3");
+  expect_refusal(refusal({0, 0, 0}, {}, {}), "cost: forbids too many pairs");
+  expect_refusal(refusal({0, 2, 3}, {0, 1, 1}, {1, 1, 1}), "cost: forbids too many pairs");
+  expect_refusal(refusal({0, 1, 2}, {1, 1}, {1, 1}, {.mass = 0.5}), "mass: is 0.5; must be at most 0.333");
+}
+
 // Each stop has feasible potentials. Once mass has places, their value is near the optimum: potentials from the middle
 // of a price would be up to 30 % off.
 TEST(Exact, StoppedSolvesHaveALowerBound) {
@@ -788,6 +877,24 @@ TEST(Exact, CostsWhoseSumsOverflowAreRefused) {
 }
 
 // The optimum by the mass has a kink where a side has no more mass: the price is the derivative from the left.
+// The mass may be any share of a weight: a plan has it to the rounding of its entries, and the pair of least cost.
+TEST(Exact, AnyPartOfAWeightMoves) {
+  std::vector<double> const b{0.5, 0.5};
+  for (std::vector<double> const& a : {b, {0.4, 0.6}}) {
+    for (double const mass : {0.3, 1e-9, 1e-10, 1e-29, 1e-100, 1e-300}) {
+      for (std::vector<double> const& cost : {std::vector{1.0, 2.0, 3.0, 2.0}, std::vector(4, 1.0)}) {
+        ExactOptions const options{.mass = mass};
+        ExactPlan const plan = solve(make_matrix_problem(cost, a, b), options);
+        EXPECT_EQ(plan.report.status, ExactStatus::optimal) << plan.report.message;
+        EXPECT_NEAR(plan.report.transported_mass, mass, 0x1p-50 * mass);
+        EXPECT_NEAR(plan.report.value, mass, 0x1p-50 * mass);
+        EXPECT_NEAR(plan.report.dual, mass, 0x1p-47 * mass);
+        EXPECT_DOUBLE_EQ(plan.report.mass_price, 1);
+      }
+    }
+  }
+}
+
 TEST(Exact, ThePriceOfAllMassIsALeftDerivative) {
   Random random(4);
   for (int trial = 0; trial < 60; ++trial) {

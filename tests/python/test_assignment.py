@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import linear_sum_assignment as reference
 
 import monge
@@ -154,3 +155,29 @@ def test_wrong_arguments(arguments, message):
     *positional, keywords = arguments if isinstance(arguments[-1], dict) else (*arguments, {})
     with pytest.raises((ValueError, TypeError), match=f"^{message}"):
         monge.linear_sum_assignment(*positional, **keywords)
+
+
+@pytest.mark.parametrize("n, m", [(1, 1), (20, 20), (20, 35), (35, 20), (0, 3)])
+@pytest.mark.parametrize("maximize", [False, True])
+def test_sparse_matrices_have_scipys_sum(n: int, m: int, maximize: bool) -> None:
+    random = np.random.default_rng(n + m)
+    missing = -np.inf if maximize else np.inf
+    dense = np.where(random.uniform(size=(n, m)) < 0.6, random.normal(size=(n, m)), missing)
+    dense[np.arange(min(n, m)), np.arange(min(n, m))] = 0.0
+    i, j = np.isfinite(dense).nonzero()
+    costs = sparse.csr_array((dense[i, j], (i, j)), shape=(n, m))
+    rows, columns = monge.linear_sum_assignment(costs, maximize)
+    assert (np.diff(rows) > 0).all() and len(set(columns)) == len(columns) == min(n, m)
+    expected = reference(dense, maximize)
+    assert dense[rows, columns].sum() == pytest.approx(dense[expected].sum(), abs=1e-12)
+
+
+def test_sparse_matrices_without_an_assignment() -> None:
+    costs = sparse.csr_array(([1.0, 2], ([0, 1], [1, 1])), shape=(2, 3))
+    with pytest.raises(ValueError, match="cost matrix is infeasible"):
+        monge.linear_sum_assignment(costs)
+    with pytest.raises(ValueError, match="cost matrix is infeasible"):
+        monge.linear_sum_assignment(costs[:, 1:])
+    np.testing.assert_array_equal(monge.linear_sum_assignment(costs, check=False), -np.ones((2, 2)))
+    with pytest.raises(ValueError, match="invalid numeric entries"):
+        monge.linear_sum_assignment(costs * np.nan)

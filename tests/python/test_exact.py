@@ -516,3 +516,70 @@ def test_costs_of_the_ends_of_the_range_end(costs, mass):
 def test_small_costs_that_forbid_too_many_pairs(costs):
     with pytest.raises(ValueError, match="forbids too many pairs"):
         monge.solve_exact(costs)
+
+
+def sparse_problem(n: int, m: int, density: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A dense matrix with inf at the missing pairs; weights of a plan over the pairs, some of them 0."""
+    random = np.random.default_rng(seed)
+    M = random.uniform(0, 2, (n, m))
+    M[0, 0] = 0  # A pair of cost 0 that is stored.
+    P = random.uniform(0, 1, (n, m)) * (random.uniform(size=(n, m)) < density)
+    P[0, 0] = 1
+    allowed = (P > 0) | (random.uniform(size=(n, m)) < density)
+    P[min(n - 1, 1)] *= n == 1
+    return np.where(allowed, M, np.inf), P.sum(1), P.sum(0)
+
+
+def stored(M: np.ndarray) -> sparse.coo_array:
+    i, j = np.isfinite(M).nonzero()
+    return sparse.coo_array((M[i, j], (i, j)), shape=M.shape)
+
+
+@pytest.mark.parametrize("n, m", [(1, 7), (30, 30), (120, 90)])
+@pytest.mark.parametrize("make", [sparse.coo_array, sparse.csr_array, sparse.csc_matrix, sparse.coo_matrix])
+def test_sparse_costs_are_dense_ones_with_forbidden_pairs(n: int, m: int, make: type) -> None:
+    M, a, b = sparse_problem(n, m, 0.2, n)
+    S = make(stored(M))
+    dense = monge.solve_exact(M, a, b)
+    for result in (monge.solve_exact(S, a, b), monge.solve(S, a, b)):
+        assert result.status == "optimal"
+        assert float(result.value) == pytest.approx(float(dense.value), rel=1e-12)
+        assert type(result.plan) is make and result.plan.shape == M.shape
+        P, (f, g) = result.plan.toarray(), result.potentials
+        np.testing.assert_allclose(P.sum(1), a, atol=1e-14 * a.sum())
+        np.testing.assert_allclose(P.sum(0), b, atol=1e-14 * a.sum())
+        assert (M[P > 0] * P[P > 0]).sum() == pytest.approx(float(dense.value), rel=1e-12)
+        with np.errstate(invalid="ignore"):
+            reduced = M - f[:, None] - g
+        assert not (reduced < -1e-12 * 2).any()
+        np.testing.assert_array_equal(result.inverse.plan.toarray(), P.T)
+        assert result.apply(np.ones(m)) == pytest.approx(a, abs=1e-14 * a.sum())
+        assert pickle.loads(pickle.dumps(result)).plan.toarray() == pytest.approx(P)
+    assert float(monge.emd2(a, b, S)) == pytest.approx(ot.emd2(a, b, sparse.coo_matrix(S)), rel=1e-9)
+    G, log = monge.emd(a, b, S, log=True)
+    assert type(G) is make and log["result_code"] == 1
+    part = 0.5 * a.sum()
+    value = monge.solve_exact(S, a, b, mass=part).value
+    assert float(value) == pytest.approx(float(monge.solve_exact(M, a, b, mass=part).value), rel=1e-12)
+    value = monge.solve_exact(S, a, b, unbalanced=(0.4, 0.3)).value
+    assert float(value) == pytest.approx(float(monge.solve_exact(M, a, b, unbalanced=(0.4, 0.3)).value), rel=1e-12)
+
+
+def test_sparse_costs_beside_linear_programs() -> None:
+    for seed in range(20):
+        M, a, b = sparse_problem(9, 8, 0.3, seed)
+        S = stored(M)
+        A = np.vstack([S.row == i for i in range(9)] + [S.col == j for j in range(8)]).astype(float)
+        found = linprog(S.data, A_eq=A, b_eq=np.r_[a, b], method="highs")
+        assert float(monge.solve_exact(S, a, b).value) == pytest.approx(found.fun, rel=1e-9)
+
+
+def test_sparse_duplicates_are_added_and_empty_problems_are_errors() -> None:
+    S = sparse.coo_array(([1.0, 2, 4, 1, 7], ([0, 0, 1, 1, 0], [0, 0, 0, 1, 1])), shape=(2, 2))
+    assert monge.solve_exact(S).value == 2  # (3 + 1) / 2 for (7 + 4) / 2.
+    with pytest.raises(ValueError, match="M: forbids too many pairs"):
+        monge.solve_exact(sparse.csr_array((3, 2)))
+    with pytest.raises(ValueError, match="M: row 1, column 0 is nan"):
+        monge.emd([], [], sparse.csr_array([[1.0, 0], [np.nan, 1]]))
+    with pytest.raises(TypeError, match="M: is sparse, of type csr_array; must be dense"):
+        monge.solve(sparse.eye_array(3).tocsr(), reg=1.0)

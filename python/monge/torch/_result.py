@@ -80,7 +80,7 @@ class _Attached(torch.autograd.Function):
                     if name in ("potentials", "potential"):
                         _warn_of_shift(name, ctx.result)
             else:
-                found = [None if v is None else torch.full_like(v, math.nan) for v in given]
+                found = [None if v is None else math.nan * v for v in given]  # A sparse one, too.
             if is_constant:
                 found = [torch.zeros_like(to) if one and v is None else v for v, to, one in zip(found, given, wanted)]
             # Weights may lie in host memory.
@@ -139,7 +139,7 @@ def _of_value(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
     by_points, of_library = by_x or by_y, result._has_point_derivatives
     letters = "".join(letter for letter, one in zip("xyab", wanted[1:]) if one)
     gradients = result._gradients(letters) if any(by_weights) or by_points and of_library else None
-    found: Found = [result._make_plan() if by_cost else None, None, None]
+    found: Found = [result._by_costs() if by_cost else None, None, None]
     if by_points and not of_library:
         found[1:] = _value_by_points(result)
     elif gradients is not None:

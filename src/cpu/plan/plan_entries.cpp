@@ -10,6 +10,7 @@
 #include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/plan/plan_operator.hpp"
+#include "geometry/p_norm.hpp"
 #include "plan/sampling.hpp"
 
 namespace monge::cpu {
@@ -108,19 +109,6 @@ void visit_entries(double threshold, double marginal, std::span<T const> row, do
   });
 }
 
-/// Takes powers of differences relative to the largest one, so no power overflows.
-template <class T>
-double distance(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
-  auto const difference = [&](std::int64_t k) {
-    return std::abs(static_cast<double>(source.rows->coordinate(i, k)) - source.columns->coordinate(j, k));
-  };
-  double largest = 0, sum = 0;
-  for (std::int64_t k = 0; k < source.dimension(); ++k) largest = std::max(largest, difference(k));
-  if (largest == 0 || std::isinf(source.p)) return largest;
-  for (std::int64_t k = 0; k < source.dimension(); ++k) sum += std::pow(difference(k) / largest, source.p);
-  return largest * std::pow(sum, 1 / source.p);
-}
-
 /// The score of one pair in float64, from the data that passes read.
 template <class T>
 double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
@@ -131,7 +119,12 @@ double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
                                                         : static_cast<double const*>(costs.data)[at];
     return (cost - costs.origin) / costs.unit;
   }
-  if (source.form == ScoreForm::distances) return distance(source, i, j);
+  if (source.form == ScoreForm::distances) {
+    return p_norm(static_cast<std::size_t>(source.dimension()), source.p, [&](std::size_t k) {
+      std::int64_t const at = static_cast<std::int64_t>(k);
+      return static_cast<double>(source.rows->coordinate(i, at)) - source.columns->coordinate(j, at);
+    });
+  }
   double score = 0;
   for (std::int64_t k = 0; k < source.dimension(); ++k) {
     double const x = source.rows->coordinate(i, k), y = source.columns->coordinate(j, k);

@@ -139,3 +139,36 @@ def test_scaling_b_to_the_total_of_a_has_derivatives() -> None:
     M = torch.tensor(random.random((4, 5)))
     a, b = (torch.tensor(random.random(n) + 0.5, requires_grad=True) for n in (4, 5))
     assert torch.autograd.gradcheck(lambda a, b: monge.emd2(a, b, M, check_marginals=False), (a, b))
+
+
+@pytest.mark.parametrize("layout", ["coo", "csr"])
+def test_sparse_costs_have_sparse_plans_and_derivatives(layout: str) -> None:
+    random = np.random.default_rng(0)
+    dense = torch.from_numpy(random.uniform(0, 1, (12, 10)) * (random.uniform(size=(12, 10)) < 0.5))
+    dense[torch.arange(12), torch.arange(12) % 10] = torch.from_numpy(random.uniform(0, 1, 12))
+    dense[:, 0] = 0.9
+    dense[0] = 0.8
+    a, b = (torch.full((size,), 1 / size, dtype=torch.float64, requires_grad=True) for size in (12, 10))
+    M = dense.to_sparse_coo() if layout == "coo" else dense.to_sparse_csr()
+    M.requires_grad_()
+    forbidden = torch.where(dense > 0, dense, torch.inf).requires_grad_()
+    of_sparse, of_dense = monge.solve_exact(M, a, b), monge.solve_exact(forbidden, a, b)
+    torch.testing.assert_close(of_sparse.value, of_dense.value, rtol=1e-12, atol=0)
+    assert of_sparse.plan.layout is M.layout
+    torch.testing.assert_close(of_sparse.plan.to_dense(), of_dense.plan)
+    of_dense.value.backward()
+    expected = forbidden.grad, a.grad, b.grad
+    a.grad = b.grad = None
+    of_sparse.value.backward()
+    assert M.grad.layout is M.layout
+    torch.testing.assert_close(M.grad.to_dense(), expected[0], rtol=0, atol=1e-15)
+    for found, side in zip((a.grad, b.grad), expected[1:]):
+        torch.testing.assert_close(found - found[0], side - side[0], rtol=0, atol=1e-12)
+    M.grad = None
+    monge.emd2(a, b, M).backward()
+    torch.testing.assert_close(M.grad.to_dense(), expected[0], rtol=0, atol=1e-15)
+    M.grad = None
+    of_sparse.inverse.value.backward()
+    torch.testing.assert_close(M.grad.to_dense(), expected[0], rtol=0, atol=1e-15)
+    rows, columns = monge.linear_sum_assignment(dense[:10].to_sparse(layout=M.layout))
+    assert isinstance(rows, torch.Tensor) and sorted(columns.tolist()) == list(range(10))
