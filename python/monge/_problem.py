@@ -84,9 +84,9 @@ class Problem:
     followed: Followed | None = None
 
     @functools.cached_property
-    def geometry(self) -> _core.Geometry | _core.SparseCost:
+    def geometry(self) -> _core.Geometry:
         if isinstance(self.cost, SparseCosts):
-            return self.cost.geometry()
+            return self.cost.geometry()  # type: ignore[no-any-return]
         if self.cost is not None:
             return _core.cost_matrix(self.cost)
         return _core.point_cloud(
@@ -171,8 +171,8 @@ def matrix_problem(
 ) -> Problem:
     if may_be_sparse and (found := read_sparse(field, M, device)) is not None:
         costs, place = found
-        weights = (read_optional(name, given) for name, given in (("a", a), ("b", b)))
-        return Problem(place, *weights, cost=costs, followed=Followed.of(M, None, None, a, b))
+        followed = Followed.of(M, None, None, a, b)
+        return Problem(place, read_optional("a", a), read_optional("b", b), cost=costs, followed=followed)
     cost = read_matrix(field, M, "(n, m)", column_major=True)
     return Problem(
         Place.of(M, cost, device=device),

@@ -48,7 +48,8 @@ class SparseCosts:
         arrays = (begin, self.rows[order], self.values[order])
         return SparseCosts((m, n), *arrays, self.layout, self.is_array, self)
 
-    def geometry(self) -> _core.SparseCost:
+    def geometry(self) -> Any:
+        """The library's object, which solve_exact() takes in the place of a Geometry."""
         return _core.SparseCost(self.shape[1], self.row_begin, self.column_indices, self.values)
 
     def at_pairs(self, place: Place, rows: Any, columns: Any, values: Any) -> Array:
@@ -76,7 +77,8 @@ class SparseCosts:
 
 
 def read_sparse(field: str, M: Any, device: Any = None) -> tuple[SparseCosts, Place] | None:
-    """The costs of a sparse matrix and the place of its results; None for any other array. Duplicate pairs of a COO matrix are added."""
+    """The costs of a sparse matrix and the place of its results; None for any other array. Duplicate pairs of a COO
+    matrix are added."""
     scipy = sys.modules.get("scipy.sparse")
     if scipy is not None and scipy.issparse(M):
         return _of_scipy(field, M, device)

@@ -25,7 +25,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Up to this many pairs all are candidates; above kQuick, from potentials of some sweeps.
 constexpr std::int64_t kAllPairs = 1 << 17;
-constexpr std::int64_t kQuick = 1 << 11;
+constexpr std::int64_t kQuick = 3 << 12;
 /// Pairs of a row that a pass over all pairs offers.
 constexpr std::int64_t kOffered = 16;
 /// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps and
