@@ -730,7 +730,8 @@ class ExactSolve {
   }
 
   /// Pairs from rows whose mass finds no room among the candidates to columns that it does not reach: the best of each
-  /// row, and those by which the mass, row by row, takes the best room that is left. Throws if there are none.
+  /// row, and those by which the mass, row by row, takes the best room that is left. If there are none, drops the
+  /// mass if it is rounding, or throws.
   std::vector<Arc> ways_out() {
     std::vector<double> const v = simplex_.v();
     std::vector<Mass> room(at(m_));
@@ -770,6 +771,10 @@ class ExactSolve {
       }
     }
     for (std::int32_t j = 0; j < m_; ++j) demand += simplex_.is_closed_column(j) ? marginals_.b[at(j)] : 0;
+    if (ways.empty() && left() <= kSameMass) {
+      drop_rest();
+      return ways;
+    }
     require(!is_partial(options_) || !ways.empty(),
             "mass: is {}; must be at most {}, all that pairs of finite cost can take", options_.mass,
             options_.mass - masses_.weight(simplex_.left()));
@@ -779,6 +784,20 @@ class ExactSolve {
         "take {}",
         closed, supply, demand);
     return ways;
+  }
+
+  /// Begins again without the mass that has no place, and without the room for it: weights of points that forbidden
+  /// pairs keep apart from others have equal totals up to rounding alone.
+  void drop_rest() {
+    std::vector<Arc> const basis = pairs_of_basis();
+    for (std::size_t i = 0; i < masses_.a.size(); ++i) masses_.a[i] -= simplex_.left_of(static_cast<std::int32_t>(i));
+    for (std::size_t j = 0; j < masses_.b.size(); ++j) masses_.b[j] -= simplex_.room_of(static_cast<std::int32_t>(j));
+    std::vector<Arc> arcs = simplex_.all_arcs();
+    std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column); });
+    simplex_ = NetworkSimplex(masses_.a, masses_.b);
+    simplex_.add(std::move(arcs));
+    start(std::vector(at(m_), 0.0), basis);
+    hard_.reset();
   }
 
   /// Finds the largest f that offered pairs and candidates allow, keeps the offered pairs of negative reduced cost, and

@@ -39,7 +39,8 @@ NetworkSimplex::NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> deman
 void NetworkSimplex::add(std::vector<Arc> all) {
   if (!std::is_sorted(all.begin(), all.end())) std::sort(all.begin(), all.end());
   std::ptrdiff_t const added = std::ssize(all);
-  for (std::size_t k = 0; k < cost_.size(); ++k) all.push_back({arc_row_[k], arc_column_[k] - rows_, cost_[k]});
+  std::vector<Arc> const known_arcs = all_arcs();
+  all.insert(all.end(), known_arcs.begin(), known_arcs.end());
   std::inplace_merge(all.begin(), all.begin() + added, all.end());
   all.erase(std::unique(all.begin(), all.end(), std::mem_fn(&Arc::is_same_pair)), all.end());
 
@@ -350,6 +351,12 @@ Mass NetworkSimplex::left() const {
   for (std::int32_t child = nodes_[at(root_)].first_child; child != kNone; child = nodes_[at(child)].next)
     sum += is_row(child) ? nodes_[at(child)].flow : 0;
   return sum;
+}
+
+std::vector<Arc> NetworkSimplex::all_arcs() const {
+  std::vector<Arc> all;
+  for (std::size_t k = 0; k < cost_.size(); ++k) all.push_back({arc_row_[k], arc_column_[k] - rows_, cost_[k]});
+  return all;
 }
 
 std::vector<PlanEntry> NetworkSimplex::entries() const {

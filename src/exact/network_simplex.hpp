@@ -61,6 +61,7 @@ class NetworkSimplex {
   double u(std::int32_t row) const { return potential_[static_cast<std::size_t>(row)]; }
   std::vector<double> v() const { return {potential_.begin() + rows_, potential_.end() - 1}; }
   std::int64_t arcs() const { return static_cast<std::int64_t>(cost_.size()); }
+  std::vector<Arc> all_arcs() const;
   std::int64_t pivots() const { return pivots_; }
   /// The positive entries, at most one less than points.
   std::vector<PlanEntry> entries() const;

@@ -626,6 +626,28 @@ TEST(Exact, SparseCostsAreThoseOfAMatrixWithForbiddenPairs) {
   }
 }
 
+// Forbidden pairs split the points into two parts. 0.1 + 0.2 exceeds 0.3 in floating point.
+TEST(Exact, PartsMayDifferByTheRoundingOfWeights) {
+  std::vector<double> const cost{1, kInfinity, 2, kInfinity, kInfinity, 3};
+  for (double const more : {0.0, 1e-13}) {
+    Problem const problem = make_matrix_problem(cost, {0.1, 0.2, 0.5}, {0.3 + more, 0.5 - more});
+    SparseProblem const sparse(problem);
+    for (ExactPlan const& plan : {solve(problem), solve_exact(Context::cpu(), sparse.view(), problem.a, problem.b),
+                                  solve(problem, {.penalty_a = 10})}) {
+      EXPECT_EQ(plan.report.status, ExactStatus::optimal) << plan.report.message;
+      EXPECT_NEAR(plan.report.value, 2.0, 20 * (more + 0x1p-50));  // At penalty 10, and for 3 of cost.
+      EXPECT_NEAR(plan.report.dual, plan.report.value, 20 * (more + 0x1p-50));
+      EXPECT_NEAR(plan.report.transported_mass, 0.8, more + 0x1p-50);
+    }
+  }
+  Problem const apart = make_matrix_problem(cost, {0.1, 0.2, 0.5}, {0.3 + 1e-10, 0.5 - 1e-10});
+  EXPECT_NE(refusal_of([&] { solve(apart); }).find("cost: forbids too many pairs"), std::string::npos);
+  // Parts whose points have next to no mass at all.
+  ExactPlan const tiny = solve(make_matrix_problem(cost, {0.1, 0.2, 1e-20}, {0.1 + 0.2, 2e-20}));
+  EXPECT_EQ(tiny.report.status, ExactStatus::optimal) << tiny.report.message;
+  EXPECT_NEAR(tiny.report.value, 0.5, 0x1p-50);
+}
+
 TEST(Exact, RefusesSparseCostsThatAreNone) {
   auto const refusal = [](std::vector<std::int64_t> const& begin, std::vector<std::int64_t> const& columns,
                           std::vector<double> const& values, ExactOptions const& options = {}) {
