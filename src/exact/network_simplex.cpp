@@ -11,10 +11,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
-
 std::int32_t index(std::size_t i) {
   return static_cast<std::int32_t>(i);
 }

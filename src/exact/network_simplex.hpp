@@ -8,6 +8,7 @@
 // room is left. Mass therefore finds near columns before far ones, and good potentials at the start leave few pivots.
 // Masses are whole numbers, and each basis is strongly feasible, so the method ends.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -17,6 +18,10 @@ namespace monge {
 
 /// Mass in units of a quantum.
 __extension__ typedef __int128 Mass;
+
+inline std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
 
 /// A pair of points.
 struct Arc {

@@ -1,0 +1,281 @@
+#include "exact/exact_solve.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <monge/entropic.hpp>
+#include <monge/solver.hpp>
+
+namespace monge {
+namespace {
+
+/// Above this many pairs, if all are candidates, potentials of some sweeps are the start.
+constexpr std::int64_t kQuick = 3 << 12;
+/// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps and
+/// the largest eps as shares of the spread of a row's candidates, and the number of times that eps may fall.
+constexpr double kStartError = 3e-3;
+constexpr int kStartSweeps = 50, kQuickSweeps = 10;
+constexpr double kStartCache = 1 << 27;
+constexpr double kStartEps = 0.3, kMostEps = 0.6, kMostEpsOfEqual = 1;
+constexpr int kMostStarts = 6;
+constexpr double kLeastEps = std::numeric_limits<double>::min();  // Its reciprocal is finite.
+/// The points of each cloud that anneal alone, before all others join, and the sweeps of these solves.
+constexpr std::int64_t kCoarse = 6000;
+constexpr int kFullSweeps = 20;
+
+/// A warm start with a potential above this many times the costs of a sample is as good as none.
+constexpr double kMostStart = 1000;
+
+}  // namespace
+
+WarmStart ExactSolve::given_start() const {
+  if (!options_.start || !options_.f.empty() || !options_.g.empty())
+    return validated_warm_start(backend_of(context_), options_.f, options_.g, marginals_);
+  WarmStart warm{options_.start->f, options_.start->g};
+  // Those of points without mass may be infinite, and the points may have mass in this problem.
+  for (std::vector<double>* const potentials : {&warm.f, &warm.g})
+    std::ranges::replace_if(
+        *potentials, [](double value) { return !std::isfinite(value); }, 0.0);
+  return warm;
+}
+
+WarmStart ExactSolve::warm_start() {
+  WarmStart warm = given_start();
+  if (warm.f.empty()) return warm;
+  double most = 0;
+  for (Arc const& arc : sample()) most = std::max(most, kMostStart * std::abs(arc.cost));
+  auto const fits = [&](double potential) { return std::abs(potential) <= most; };
+  return std::ranges::all_of(warm.f, fits) && std::ranges::all_of(warm.g, fits) ? warm : WarmStart{};
+}
+
+void ExactSolve::take_all_pairs(std::vector<double> const& g) {
+  std::vector<Arc> arcs;
+  arcs.reserve(costs_.is_sparse() ? costs_.pairs().size() : at(n_ * m_));
+  for_each_pair(
+      Side::rows, [&](std::size_t i) { return masses_.a[i] > 0; }, [&](std::size_t j) { return masses_.b[j] > 0; },
+      [&](Arc const& arc) { arcs.push_back(arc); });
+  simplex_.add(finite(std::move(arcs)));
+  bool const sweeps = !costs_.is_sparse() && n_ * m_ > kQuick;
+  start(!g.empty() ? g
+        : sweeps   ? entropic_plan(start_options(kQuickSweeps)).g()
+                   : std::vector(at(m_), 0.0),
+        first_pairs());
+}
+
+void ExactSolve::start(std::vector<double> g, std::vector<Arc> const& pairs) {
+  double const dustbin = options_.start && is_partial(options_) ? -options_.start->report.mass_price / 2 : 0;
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    if (masses_.b[j] == 0) g[j] = 0;
+    if (is_relaxed(options_)) g[j] = std::min(g[j], lacking_.price[j] - dustbin);
+  }
+  if (is_relaxed(options_)) g.push_back(dustbin);
+  simplex_.start(g, pairs);
+}
+
+std::vector<Arc> ExactSolve::pairs_of(ExactPlan const& plan) {
+  std::vector<Arc> pairs;
+  std::vector<double> a = marginals_.a, b = marginals_.b;
+  std::int32_t const n = static_cast<std::int32_t>(n_), m = static_cast<std::int32_t>(m_);
+  for (std::int32_t i = 0; i < n; ++i) {
+    for (std::int64_t k = plan.row_begin[at(i)]; k < plan.row_begin[at(i) + 1]; ++k) {
+      std::int32_t const j = static_cast<std::int32_t>(plan.column_indices[at(k)]);
+      pairs.push_back({i, j, 0});
+      a[at(i)] -= plan.values[at(k)];
+      b[at(j)] -= plan.values[at(k)];
+    }
+  }
+  simplex_.add(priced(pairs));
+  if (!is_relaxed(options_)) return pairs;
+  for (std::int32_t i = 0; i < n; ++i) {
+    if (a[at(i)] > kSameMass * marginals_.a[at(i)]) pairs.push_back({i, m, 0});
+  }
+  for (std::int32_t j = 0; j < m; ++j) {
+    if (b[at(j)] > kSameMass * marginals_.b[at(j)]) pairs.push_back({n, j, 0});
+  }
+  pairs.push_back({n, m, 0});
+  return pairs;
+}
+
+SolveOptions ExactSolve::start_options(int sweeps) {
+  SolveOptions options{.eps = first_eps(),
+                       .method = Method::sinkhorn,
+                       .tolerance = kStartError,
+                       .iterations = sweeps,
+                       .certificate = false,
+                       .cache_bytes = kStartCache,
+                       .progress = [&](Progress const&) { return goes_on(); }};
+  options.penalty_a = entropic_penalty(options_.penalty_a, options.eps);
+  options.penalty_b = entropic_penalty(options_.penalty_b, options.eps);
+  return options;
+}
+
+Plan ExactSolve::entropic_plan(SolveOptions const& options) {
+  return monge::solve(context_, *geometry_, reachable_.a, reachable_.b, options);
+}
+
+ExactSolve::Annealed ExactSolve::annealed(Geometry const& geometry, Marginals const& weights, SolveOptions options) {
+  // Pivots cost less where weights are equal, since trees are shallow.
+  double const most = is_uniform(weights.a) && is_uniform(weights.b) ? kMostEpsOfEqual : kMostEps;
+  std::vector<double> f, g;
+  Solver solver(context_, geometry, weights.a, weights.b, options);  // Reads the costs of a matrix once.
+  for (int k = 0;; ++k) {
+    Plan plan = solver.solve(options);
+    std::vector<Arc> arcs;
+    double const spread = candidates_of(plan, options.eps, arcs);
+    if (options.eps <= most * spread || spread == 0 || k == kMostStarts || stopped_)
+      return {std::move(plan), options.eps, std::move(arcs)};
+    double const next = std::max({options.eps / 16, kStartEps * spread, kLeastEps});
+    f = plan.f();
+    g = g_of(plan, weights.b, options.eps - next);
+    options.eps = next;
+    options.f = f;
+    options.g = g;
+    options.annealing = 1;  // The ladder is this loop.
+  }
+}
+
+std::vector<double> ExactSolve::g_of(Plan const& plan, std::vector<double> const& b, double fall) const {
+  std::vector<double> g = plan.g();
+  if (n_ <= m_) return g;
+  for (std::size_t j = 0; j < g.size(); ++j) g[j] += b[j] > 0 ? fall * std::log(b[j]) : 0;
+  return g;
+}
+
+void ExactSolve::take_entropic_candidates() {
+  SolveOptions options = start_options(kStartSweeps);
+  std::vector<double> f, g;
+  std::int64_t const stride = std::min(n_, m_) / kCoarse;
+  if (stride > 1 && !costs_.may_forbid() && set_coarse_start(stride, options, g)) {
+    f.assign(at(n_), 0);  // A sweep begins with f.
+    options.f = f;
+    options.g = g;
+    options.iterations = kFullSweeps;
+    options.annealing = 1;
+  }
+  Annealed near = annealed(*geometry_, reachable_, options);
+  take(std::move(near.candidates), g_of(near.plan, reachable_.b, near.eps));
+}
+
+bool ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g) {
+  auto const some_weights = [&](std::vector<double> const& weights) {
+    std::vector<double> some;
+    for (std::size_t i = 0; i < weights.size(); i += at(stride)) some.push_back(weights[i]);
+    double const share = std::reduce(some.begin(), some.end(), 0.0) / std::reduce(weights.begin(), weights.end(), 0.0);
+    for (double& weight : some) weight = share > 0 ? weight / share : 0;
+    return some;
+  };
+  auto const has_mass = [](double weight) { return weight > 0; };
+  Marginals const weights{some_weights(reachable_.a), some_weights(reachable_.b)};
+  if (std::ranges::none_of(weights.a, has_mass) || std::ranges::none_of(weights.b, has_mass)) return false;
+  auto const some_points = [&](MatrixView points, std::vector<double> const& some) {
+    return MatrixView(points.data(), points.type(), std::ssize(some), points.columns(), points.row_stride() * stride,
+                      points.device());
+  };
+  auto const some_labels = [&](IndexView labels, std::vector<double> const& some) {
+    labels.stride *= stride;
+    labels.size = labels.empty() ? 0 : std::ssize(some);
+    return labels;
+  };
+  PointCloud const all = std::get<PointCloud>(*geometry_);
+  PointCloud some_rows = all;
+  some_rows.x = some_points(all.x, weights.a);
+  some_rows.labels.x = some_labels(all.labels.x, weights.a);
+  PointCloud some = some_rows;
+  some.y = some_points(all.y, weights.b);
+  some.labels.y = some_labels(all.labels.y, weights.b);
+
+  Annealed const coarse = annealed(some, weights, options);
+  HardTransform transform(backend_of(context_), some_rows, {weights.a, std::vector<double>(at(m_), 1.0)});
+  std::vector<std::int64_t> nearest(at(m_));
+  g = transform.nearest(Side::columns, coarse.plan.f(), {nearest.data(), m_, 1, 1});
+  options.eps = coarse.eps;
+  return true;
+}
+
+void ExactSolve::take_candidates_near(WarmStart const& warm) {
+  double const eps = first_eps() / 256;
+  std::vector<Arc> arcs;
+  Plan const plan = plan_of(context_, *geometry_, reachable_.a, reachable_.b,
+                            {.eps = eps,
+                             .penalty_a = entropic_penalty(options_.penalty_a, eps),
+                             .penalty_b = entropic_penalty(options_.penalty_b, eps),
+                             .cache_bytes = kStartCache,
+                             .f = warm.f,
+                             .g = warm.g});
+  candidates_of(plan, eps, arcs);
+  take(std::move(arcs), plan.g());
+}
+
+std::vector<Arc> const& ExactSolve::sample() {
+  if (!sample_.empty()) return sample_;
+  constexpr std::int64_t kRows = 32, kColumns = 256;
+  auto const some = [](std::vector<double> const& weights, std::int64_t most) {
+    std::vector<std::int32_t> with_mass, chosen;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      if (weights[i] > 0) with_mass.push_back(static_cast<std::int32_t>(i));
+    }
+    std::size_t const count = std::min(with_mass.size(), at(most));
+    for (std::size_t k = 0; k < count; ++k) chosen.push_back(with_mass[k * with_mass.size() / count]);
+    return chosen;
+  };
+  std::vector<std::int32_t> const rows = some(reachable_.a, kRows), columns = some(reachable_.b, kColumns);
+  for (std::int32_t const i : rows) {
+    if (costs_.is_sparse()) {
+      std::span<Arc const> const row = costs_.row(i);
+      sample_.insert(sample_.end(), row.begin(), row.end());
+      continue;
+    }
+    for (std::int32_t const j : columns) sample_.push_back({i, j, 0});
+  }
+  return sample_ = priced(std::move(sample_));
+}
+
+double ExactSolve::first_eps() {
+  std::vector<Arc> sample = this->sample();
+  auto const centre = [&](auto const& point_of, std::int64_t size) {
+    std::vector<double> mean(at(size), 0), count(at(size), 0);
+    for (Arc const& arc : sample) ++count[at(point_of(arc))];
+    for (Arc const& arc : sample) mean[at(point_of(arc))] += arc.cost / count[at(point_of(arc))];
+    for (Arc& arc : sample) arc.cost -= mean[at(point_of(arc))];
+  };
+  centre([](Arc const& arc) { return arc.row; }, n_);
+  centre([](Arc const& arc) { return arc.column; }, m_);
+  double mean = 0;
+  for (Arc const& arc : sample) mean += std::abs(arc.cost) / static_cast<double>(sample.size());
+  return std::max({mean / 5, 1e-6 * report_.cost_scale, 256 * kLeastEps});
+}
+
+double ExactSolve::candidates_of(Plan const& plan, double eps, std::vector<Arc>& arcs) const {
+  double spread = 1;
+  for (Side const side : kSides) {
+    bool const by_rows = side == Side::rows;
+    std::int64_t const size = by_rows ? plan.rows() : plan.columns();
+    std::int64_t const k = std::min<std::int64_t>(options_.candidates, by_rows ? plan.columns() : plan.rows());
+    std::vector<std::int64_t> partners(at(size * k));
+    std::vector<double> entries(partners.size());
+    double mean = 0;
+    MutableIndexView const indices{partners.data(), size, k, k};
+    (by_rows ? plan.top_k(indices, {entries.data(), size, k})
+             : plan.top_k_transpose(indices, {entries.data(), size, k}));
+    for (std::int64_t i = 0; i < size; ++i) {
+      for (std::int64_t q = i * k; q < (i + 1) * k; ++q) {
+        std::int32_t const own = static_cast<std::int32_t>(i), other = static_cast<std::int32_t>(partners[at(q)]);
+        arcs.push_back(by_rows ? Arc{own, other, 0} : Arc{other, own, 0});
+      }
+      double const ratio = entries[at(i * k)] / entries[at((i + 1) * k - 1)];
+      if (std::isfinite(ratio)) mean += eps * std::log(ratio) / static_cast<double>(size);
+    }
+    spread *= std::sqrt(mean);
+  }
+  return spread;
+}
+
+void ExactSolve::take(std::vector<Arc> arcs, std::vector<double> g) {
+  std::sort(arcs.begin(), arcs.end());
+  simplex_.add(priced(std::move(arcs)));
+  start(std::move(g), first_pairs());
+}
+
+}  // namespace monge
