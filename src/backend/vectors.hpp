@@ -2,8 +2,10 @@
 // Solvers hold them by reference and never see an element, so a vector may lie on a device or in parts on several.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -11,6 +13,7 @@
 #include <monge/array.hpp>
 
 #include "backend/side.hpp"
+#include "core/host_device.hpp"
 
 namespace monge {
 
@@ -32,6 +35,11 @@ struct Term {
   Vector const* vector;  // Null for ones.
   Vector const* times = nullptr;
 };
+
+/// 1 / x, or 0 where x is 0 or a denormal number, whose reciprocal may overflow.
+MONGE_HOST_DEVICE inline double reciprocal_or_zero(double x) {
+  return std::abs(x) < std::numeric_limits<double>::min() ? 0.0 : 1 / x;
+}
 
 /// Norms and extremes of the elements of a vector. The L1 norm is finite only if all elements are.
 struct VectorNorms {
@@ -65,9 +73,9 @@ class VectorOperations {
   void copy(Vector const& from, Vector& to) const { combine({{1, &from}}, to); }
   /// Row i of out is the concatenation of the rows i of all terms' vectors, each times its factor.
   virtual void concatenate(std::span<Term const> terms, Vector& out) const = 0;
-  /// out_i = 1 / in_i, or 0 where in_i is 0.
+  /// out_i = reciprocal_or_zero(in_i).
   virtual void reciprocal(Vector const& in, Vector& out) const = 0;
-  /// out_i = 1 to rounding where weight_i is positive, or 0 where it is 0.
+  /// out_i = 1 to rounding where weight_i is a normal positive number, or 0.
   void support(Vector const& weight, Vector& out) const {
     reciprocal(weight, out);
     combine({{1, &weight, &out}}, out);

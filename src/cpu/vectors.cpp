@@ -59,7 +59,7 @@ void HostVectorOperations::concatenate(std::span<Term const> terms, Vector& out)
 void HostVectorOperations::reciprocal(Vector const& in, Vector& out) const {
   HostVector const& source = on_host(in);
   HostVector& target = on_host(out);
-  for (std::int64_t i = 0; i < target.size(); ++i) target[i] = source[i] == 0 ? 0.0 : 1 / source[i];
+  for (std::int64_t i = 0; i < target.size(); ++i) target[i] = reciprocal_or_zero(source[i]);
 }
 
 void HostVectorOperations::exp_difference(Vector const& weight, Vector const& first, Vector const& second, double scale,

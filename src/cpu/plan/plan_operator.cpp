@@ -14,6 +14,7 @@
 #include "core/strided.hpp"
 #include "cpu/geometry/point_labels.hpp"
 #include "cpu/second_order/entry_solver.hpp"
+#include "plan/concentration.hpp"
 #include "plan/weight_term.hpp"
 
 namespace monge::cpu {
@@ -28,20 +29,26 @@ double unit_near(double largest) {
   return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
 }
 
-/// Packs the points, divided by the unit that it returns.
+/// Packs the points, each divided by its unit: a power of two near its largest coordinate.
 template <class T>
-double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
-  double largest = 0;
+void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<double>& units) {
+  units.resize(static_cast<std::size_t>(points.rows()));
+  HostVector scaled(points.rows(), points.columns());
   with_data(points, [&](auto const* data) {
-    for (std::int64_t i = 0; i < points.rows(); ++i) {
-      for (std::int64_t k = 0; k < points.columns(); ++k)
-        largest = std::max<double>(largest, std::abs(data[i * points.row_stride() + k]));
+    for (std::int64_t i = 0, e = 0; i < points.rows(); ++i) {
+      auto const* const point = data + i * points.row_stride();
+      double largest = 0;
+      for (std::int64_t k = 0; k < points.columns(); ++k) largest = std::max<double>(largest, std::abs(point[k]));
+      double const unit = units[static_cast<std::size_t>(i)] = unit_near(largest);
+      for (std::int64_t k = 0; k < points.columns(); ++k, ++e) scaled[e] = point[k] / unit;
     }
   });
-  double const unit = unit_near(largest);
-  pack(points, {}, 1 / unit, packed);
-  return unit;
+  pack(std::as_const(scaled).view(), {}, 1, packed);
 }
+
+/// Concentration::exceeds() from this number on. A share is then held to 2^-65 (float) or 2^-221 (double) of the mean.
+template <class T>
+inline constexpr double kReach = sizeof(T) == 4 ? 0x1p60 : 0x1p800;
 
 /// row_j = value(number of stripe row r at j, factor_j, scale of j's block), for whole panels.
 template <class T, class Scale, class Value>
@@ -284,6 +291,52 @@ double PlanOperator<T>::transport_cost() {
   return cost.value();
 }
 
+/// Whether v_j = read(j), of the points j of `side`, is concentrated. Only an unbalanced plan's answer depends on whether
+/// its marginal is known.
+template <class T>
+template <class Read>
+bool PlanOperator<T>::is_concentrated(Side side, Read const& read) const {
+  std::vector<double> const& weight = data_.weight(side);
+  Products const* const known = products_[static_cast<int>(side)].get();
+  bool const is_measured = known != nullptr && known->is_measured;
+  Concentration concentration;
+  for (std::int64_t j = 0; j < size(side); ++j) {
+    double const mass = weight[static_cast<std::size_t>(j)];
+    if (mass > 0) concentration.add(is_measured ? known->marginal[j] : mass, std::abs(read(j)));
+  }
+  return concentration.exceeds(kReach<T>, is_measured);
+}
+
+/// out = P v, shares of it or, with L and R, (P o L R^T) v, for a concentrated v.
+template <class T>
+void PlanOperator<T>::multiply_concentrated(Side side, Scaling scaling, HostVector const& v, MatrixView l, MatrixView r,
+                                            MutableMatrixView out) {
+  Side const far = opposite(side);
+  PlanData<T> data = data_.with_both_potentials();
+  std::vector<double> weight = data.weight(far);
+  HostVector sign(v.size());
+  for (std::int64_t j = 0; j < v.size(); ++j) {
+    if (v[j] == 0) weight[static_cast<std::size_t>(j)] = 0;
+    if (weight[static_cast<std::size_t>(j)] == 0) continue;
+    sign[j] = std::copysign(1.0, v[j]);
+    data.potential(far)[j] += eps_ * std::log(std::abs(v[j]));
+  }
+  data.weights[static_cast<int>(far)] = std::make_shared<SideWeights>(std::move(weight));
+  PlanOperator scaled(std::move(data), eps_, workers_, 0);
+  if (l.columns() > 0) {
+    for (std::int64_t j = 0; j < v.size(); ++j) sign[j] /= hadamard_.right_units[static_cast<std::size_t>(j)];
+    return scaled.multiply_hadamard(side, l, r, std::as_const(sign).view(), out);
+  }
+  if (scaling == Scaling::plan) return scaled.multiply(side, Scaling::plan, std::as_const(sign).view(), out);
+  HostVector mean(size(side));
+  scaled.multiply(side, Scaling::shares, std::as_const(sign).view(), mean.view());
+  Products const &before = measured(side), &after = scaled.measured(side);
+  write_vector(MutableVectorView(out.data(), out.type(), out.rows(), out.row_stride()), [&](std::int64_t i) {
+    return after.lse[i] == -std::numeric_limits<double>::infinity() ? 0.0
+                                                                    : mean[i] * std::exp2(after.lse[i] - before.lse[i]);
+  });
+}
+
 /// weighed_j = beta_j v_j / unit; returns the unit. Values of v at points of zero weight are ignored.
 template <class T>
 template <class Read>
@@ -374,8 +427,9 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::int64_t const i = first + r;
                         double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
-                        double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) *
-                                             (hadamard != nullptr ? hadamard->unit : 1.0);
+                        double const scale =
+                            onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) *
+                            (hadamard != nullptr ? hadamard->left_units[static_cast<std::size_t>(i)] : 1.0);
                         double const* const sum = sums + thread * room + r * layout.stride();
                         for (std::int64_t p = 0; p < width; ++p) {
                           double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
@@ -387,19 +441,42 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
       .share({of_rows(out)});
 }
 
+/// out = P V, shares of it or, where L has columns, (P o L R^T) V. Concentrated columns of V are multiplied one by one.
 template <class T>
-void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+void PlanOperator<T>::multiply_any(Side side, Scaling scaling, MatrixView l, MatrixView r, MatrixView v,
+                                   MutableMatrixView out) {
+  bool const is_hadamard = l.columns() > 0;
+  std::vector<double> const& units = hadamard_.right_units;
   with_data(v, [&](auto const* data) {
-    if (v.columns() == 1) {
-      multiply_vector(
-          side, scaling, [&](std::int64_t j) -> double { return data[j * v.row_stride()]; }, out);
-    } else {
-      multiply_matrix(
-          side, scaling, v.columns(),
-          [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, nullptr,
-          out);
+    auto const read = [&](std::int64_t j, std::int64_t p) -> double {
+      double const value = data[j * v.row_stride() + p];
+      return is_hadamard ? value * units[static_cast<std::size_t>(j)] : value;
+    };
+    std::vector<std::pair<std::int64_t, HostVector>> concentrated;
+    for (std::int64_t p = 0; p < v.columns(); ++p) {
+      if (!is_concentrated(opposite(side), [&](std::int64_t j) { return read(j, p); })) continue;
+      HostVector& column = concentrated.emplace_back(p, v.rows()).second;
+      for (std::int64_t j = 0; j < v.rows(); ++j) column[j] = read(j, p);
+    }
+    if (std::ssize(concentrated) < v.columns()) {
+      if (is_hadamard || v.columns() > 1) {
+        multiply_matrix(side, scaling, v.columns(), read, nullptr, is_hadamard ? &hadamard_ : nullptr, out);
+      } else {
+        multiply_vector(
+            side, scaling, [&](std::int64_t j) { return read(j, 0); }, out);
+      }
+    }
+    for (auto const& [p, column] : concentrated) {
+      with_data(out, [&](auto* to) {
+        multiply_concentrated(side, scaling, column, l, r, {to + p, out.rows(), 1, out.row_stride()});
+      });
     }
   });
+}
+
+template <class T>
+void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+  multiply_any(side, scaling, {}, {}, v, out);
 }
 
 template <class T>
@@ -441,13 +518,9 @@ double PlanOperator<T>::label_cost() {
 
 template <class T>
 void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
-  hadamard_.unit = pack_in_units(l, hadamard_.left) * pack_in_units(r, hadamard_.right);
-  with_data(v, [&](auto const* data) {
-    multiply_matrix(
-        side, Scaling::plan, v.columns(),
-        [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, &hadamard_,
-        out);
-  });
+  pack_in_units(l, hadamard_.left, hadamard_.left_units);
+  pack_in_units(r, hadamard_.right, hadamard_.right_units);
+  multiply_any(side, Scaling::plan, l, r, v, out);
 }
 
 template <class T>
@@ -503,16 +576,26 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, Vector const& v, Vect
 }
 
 /// One pass over the rows of the other side. The stripe that gives (P in)_i still holds the entries P_ij, so out_j =
-/// beta_j sum_i w_i (P in)_i r_i E_ij follows from column sums, as in a sweep. If a sum is too small to trust, two
-/// passes replace it.
+/// beta_j sum_i w_i (P in)_i r_i E_ij follows from column sums, as in a sweep. If a sum is too small to trust, or `in` is
+/// concentrated, two products replace it.
 template <class T>
 void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
   Side const over = opposite(side);
   HostVector const& weight = on_host(w);
   HostVector const& source = on_host(in);
   HostVector& target = on_host(out);
+  auto const read = [&](std::int64_t j) { return source[j]; };
+  auto const in_two = [&] {
+    std::unique_ptr<Vector>& made = between_[static_cast<int>(over)];
+    if (!made) made = vectors_.make(over);
+    HostVector& between = on_host(*made);
+    multiply(over, in, between);
+    for (std::int64_t i = 0; i < between.size(); ++i) between[i] *= weight[i];
+    multiply(side, between, out);
+  };
+  if (is_concentrated(side, read)) return in_two();
   Products& onto = measured(over);
-  double const unit = weigh(onto.logits, [&](std::int64_t j) { return source[j]; });
+  double const unit = weigh(onto.logits, read);
   onto.column_sums.clear();
   std::fill(onto.total_weights.begin(), onto.total_weights.end(), 0.0);
   for_each_stripe(over, weighed_.get(), true,
@@ -540,15 +623,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
     double const beta = static_cast<double>(onto.logits.beta[j]);
     lost |= beta > 0 && std::abs(sums[j]) <= smallest_trusted_sum<T>(total);
   }
-  if (lost && total > 0) {
-    std::unique_ptr<Vector>& made = between_[static_cast<int>(over)];
-    if (!made) made = vectors_.make(over);
-    HostVector& between = on_host(*made);
-    multiply(over, in, between);
-    for (std::int64_t i = 0; i < between.size(); ++i) between[i] *= weight[i];
-    multiply(side, between, out);
-    return;
-  }
+  if (lost && total > 0) return in_two();
   for (std::int64_t j = 0; j < target.size(); ++j)
     target[j] = total > 0 ? unit * (static_cast<double>(onto.logits.beta[j]) * sums[j]) : 0.0;
 }

@@ -50,9 +50,9 @@ class PlanOperator final : public monge::PlanOperator {
 
  private:
   struct Products;   // data for products onto one side
-  struct Hadamard {  // L and R of (P o L R^T) V, divided by powers of two
+  struct Hadamard {  // L and R of (P o L R^T) V, each row divided by a power of two
     PackedPoints<T> left, right;
-    double unit = 1;
+    std::vector<double> left_units, right_units;
   };
 
   Products& products(Side side);
@@ -68,6 +68,10 @@ class PlanOperator final : public monge::PlanOperator {
   using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
   Stripes<T> const& for_each_row(Side side, RowOf what, RowConsumer const& consume);
   template <class Read>
+  bool is_concentrated(Side side, Read const& read) const;
+  void multiply_concentrated(Side side, Scaling scaling, HostVector const& v, MatrixView l, MatrixView r,
+                             MutableMatrixView out);
+  template <class Read>
   double weigh(Logits<T> const& logits, Read const& read);
   template <class Read>
   void weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read);
@@ -76,6 +80,7 @@ class PlanOperator final : public monge::PlanOperator {
   template <class Read>
   void multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read, double const* origin,
                        Hadamard const* hadamard, MutableMatrixView out);
+  void multiply_any(Side side, Scaling scaling, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out);
 
   PlanData<T> data_;
   HostVectorOperations vectors_;

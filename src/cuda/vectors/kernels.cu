@@ -111,7 +111,7 @@ void combine(CombineArguments const& arguments, Queue const& queue) {
 }
 
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream) {
-  for_each_point(size, stream, [=] __device__(int i) { out[i] = in[i] == 0 ? 0.0 : 1 / in[i]; });
+  for_each_point(size, stream, [=] __device__(int i) { out[i] = reciprocal_or_zero(in[i]); });
 }
 
 void exp_difference(int size, double const* weight, double const* first, double const* second, double scale,
