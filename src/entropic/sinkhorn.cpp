@@ -68,10 +68,24 @@ std::string value_text(Criterion criterion, double value) {
   return fmt::format("marginal error {:.2e} of the mass", value);
 }
 
+/// The marginal error counts no point without mass: one of weight 0, or one that an unbalanced problem leaves out. Such
+/// points have averages and maps, too.
+std::string rounding_text(SinkhornProblem const& problem, double rounding) {
+  constexpr double kSmall = 1e-2;
+  auto const has_idle = [](std::vector<double> const& weight) {
+    return std::find(weight.begin(), weight.end(), 0.0) != weight.end();
+  };
+  bool const counts_all =
+      penalties_of(problem.options).balanced() && !has_idle(problem.marginals.a) && !has_idle(problem.marginals.b);
+  if (problem.report.precision == Precision::float64 || counts_all || rounding <= kSmall) return {};
+  return fmt::format("; averages and maps at points without mass may be off by {:.0e}, unless precision is float64",
+                     std::min(rounding, 1.0));
+}
+
 /// One sentence about a report that is otherwise complete. `value`: the criterion's; `annealing`: whether the caller
-/// stopped the solve above its final eps.
+/// stopped the solve above its final eps; `rounding`: rounding_text().
 std::string message(Report const& report, SolveOptions const& options, Geometry const& geometry, double value,
-                    bool annealing) {
+                    bool annealing, std::string const& rounding) {
   std::string const passes = passes_text(report), reached = value_text(options.criterion, value);
   switch (report.status) {
     case Status::stopped:
@@ -82,11 +96,11 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
                            passes, reached);
       return fmt::format("ran {} as asked; {}", passes, reached);
     case Status::converged:
-      return fmt::format("converged after {}{}; {}", passes, float64_text(report), reached);
+      return fmt::format("converged after {}{}; {}{}", passes, float64_text(report), reached, rounding);
     case Status::precision_limit:
       if (!std::isfinite(report.marginal_error))
-        return fmt::format("the plan is beyond what {} holds; eps must be larger, or the penalties smaller",
-                           name(report.precision));
+        return fmt::format("the plan is beyond what {} holds; eps must be larger{}", name(report.precision),
+                           penalties_of(options).balanced() ? "" : ", or the penalties smaller");
       return fmt::format("{} is as far as {} goes at this eps; {}", reached, name(report.precision),
                          report.precision == Precision::tf32      ? "precision float32 or float64 gets further"
                          : report.precision == Precision::float32 ? "precision float64 gets further"
@@ -231,7 +245,8 @@ class SinkhornRun {
     report().newton_iterations = policy_.newton_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps);
+    report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps,
+                               rounding_text(problem_, policy_.entry_rounding()));
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -467,6 +482,11 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
   if (std::isnan(mean_cost) && problem.options.eps == 0)
     mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
+  double const total_a = problem.marginals.total_a, total_b = problem.marginals.total_b;
+  require(std::isfinite(total_a * total_b * std::max(1.0, problem.options.eps)),
+          "a, b: the totals are {} and {}; their product, a term of the value, must be below {:.3g}, so divide all "
+          "weights by a common factor",
+          total_a, total_b, std::numeric_limits<double>::max() / std::max(1.0, problem.options.eps));
   if (!problem.start.f.empty()) {
     if (!solves) require_digits(problem.start, problem.marginals, problem.options.eps);
     problem.entropic->set_potentials(problem.start.f, problem.start.g);

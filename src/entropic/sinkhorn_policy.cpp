@@ -45,6 +45,9 @@ constexpr double kSelfFall = 0.5;
 constexpr double kLeastFloor = 0.002;
 constexpr double kSeenFloor = 0.03;
 constexpr double kUsualFloor = 0.1;
+/// With a rounding error of a logit above this number (in nats) of float64, the entries of a plan are noise, even where
+/// the costs of the pairs that have mass are far below the largest.
+constexpr double kLostDigits = 0x1p20;
 /// A fall of the error by less than this factor is no progress.
 constexpr double kFall = 0.999;
 /// Float64 sweeps before the first check: they show the rate that rounding has hidden.
@@ -179,6 +182,7 @@ void SinkhornPolicy::stepped(NewtonProgress const& progress) {
   newton_iterations_ += progress.passes;
   newton_steps_ += progress.is_step ? 1 : 0;
   if (shortfall_) return end(*shortfall_);
+  if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
   if (rungs_ > 0) {
     annealing_iterations_ += progress.passes;
     if (seen_error() > std::max(kNewtonRungError, options_.tolerance) * mass_ && iterations_ < rung_end_)
@@ -290,6 +294,7 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   if (shortfall_) return end(*shortfall_);
   if (*certified_value_ <= options_.tolerance) return end(Status::converged);
   if (iterations_ == 0) return go_on();  // The start is not the solution.
+  if (std::isnan(error) && options_.tolerance > 0) return go_no_further();
   Doubt const doubt = std::exchange(doubt_, Doubt::none);
   if (may_refine() && !is_self_) {
     // A plain sweep leaves the columns exact up to rounding, which leaves at least as much in the rows. Rows that are
@@ -384,7 +389,9 @@ void SinkhornPolicy::swept_on_ladder() {
     // Rounding gets worse down the ladder.
     if (may_refine()) return go_no_further();
   }
-  rungs_ -= 1;
+  // Below this eps rounding leaves no digit of a plan, so lower rungs gain nothing.
+  bool const is_lost = unit_roundoff(Precision::float64) * cost_bound_ > kLostDigits * rung_eps();
+  rungs_ = is_lost ? 0 : rungs_ - 1;
   start_rung();
 }
 
@@ -412,7 +419,9 @@ void SinkhornPolicy::end(Status shortfall) {
   }
   Status status = shortfall;
   if (shortfall != Status::stopped) {
-    if (options_.tolerance == 0) {
+    if (certified_error_ && std::isnan(*certified_error_)) {
+      status = Status::precision_limit;
+    } else if (options_.tolerance == 0) {
       if (shortfall != Status::precision_limit) status = Status::completed;
     } else if (certified_value_ ? *certified_value_ <= options_.tolerance : bound() <= options_.tolerance * mass_) {
       status = Status::converged;
@@ -504,6 +513,12 @@ bool SinkhornPolicy::relaxes_next() {
 /// columns exact and |P 1 - a|_1 at most the column error that it found. For other sweeps it is the error before them.
 double SinkhornPolicy::bound() const {
   return was_plain() ? errors_.column : seen_error();
+}
+
+/// Plans of tf32 sweeps multiply in float32.
+double SinkhornPolicy::entry_rounding() const {
+  Precision const products = precision_ == Precision::tf32 ? Precision::float32 : precision_;
+  return logit_rounding(options_.eps) / unit_roundoff(precision_) * unit_roundoff(products);
 }
 
 /// The rounding error of a logit in sweeps at `eps`.

@@ -71,6 +71,8 @@ class SinkhornPolicy {
   double marginal_error() const { return certified_error_.value_or(bound()); }
   /// The same for the criterion's value, relative as the tolerance is. Criteria other than l1 always have certificates.
   double value() const { return certified_value_.value_or(bound() / mass_); }
+  /// The relative rounding error of an entry of the plan, at the largest costs.
+  double entry_rounding() const;
 
  private:
   enum class Mode { sinkhorn, newton };

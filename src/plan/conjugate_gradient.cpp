@@ -80,8 +80,8 @@ class ConjugateGradient {
   }
 
   void start() {
-    if (system_.null_vector) null_square_ = dots({{system_.null_vector, system_.null_vector}})[0];
-    if (null_square_ == 0) null_square_ = 1;  // The null vector is zero: its projection is 0.
+    if (system_.null_vector) null_product_ = dots({{system_.null_vector, &correction()}})[0];
+    if (null_product_ == 0) null_product_ = 1;  // The null vector is zero: its projection is 0.
     combine({Term{1, &b_}}, *r_);
     project_and_measure();
     scale_ = norm_;
@@ -97,8 +97,8 @@ class ConjugateGradient {
 
   void project_and_measure() {
     if (system_.null_vector) {
-      double const along = dots({{r_.get(), system_.null_vector}})[0] / null_square_;
-      combine({Term{1, r_.get()}, Term{-along, system_.null_vector}}, *r_);
+      double const along = dots({{r_.get(), system_.null_vector}})[0] / null_product_;
+      combine({Term{1, r_.get()}, Term{-along, &correction()}}, *r_);
     }
     measure();
     exact_ = true;
@@ -122,7 +122,7 @@ class ConjugateGradient {
     if (system_.null_vector) {
       auto const values = dots({{p_.get(), q_.get()}, {system_.null_vector, q_.get()}});
       product = values[0];
-      along = values[1] / null_square_;
+      along = values[1] / null_product_;
     } else {
       product = dots({{p_.get(), q_.get()}})[0];
     }
@@ -135,7 +135,7 @@ class ConjugateGradient {
     if (!std::isfinite(alpha)) return Status::breakdown;
     combine({Term{1, &x_}, Term{alpha, p_.get()}}, x_);
     if (system_.null_vector) {
-      combine({Term{1, r_.get()}, Term{-alpha, q_.get()}, Term{alpha * along, system_.null_vector}}, *r_);
+      combine({Term{1, r_.get()}, Term{-alpha, q_.get()}, Term{alpha * along, &correction()}}, *r_);
     } else {
       combine({Term{1, r_.get()}, Term{-alpha, q_.get()}}, *r_);
     }
@@ -152,13 +152,14 @@ class ConjugateGradient {
   }
 
   Vector const& z() const { return z_ ? *z_ : *r_; }
+  Vector const& correction() const { return system_.correction ? *system_.correction : *system_.null_vector; }
 
   VectorOperations const& vectors_;
   LinearSystem const& system_;
   Vector const& b_;
   Vector& x_;
   std::unique_ptr<Vector> r_, z_, p_, q_;  // Residual, M r (r itself without M), direction, A p.
-  double null_square_ = 0;
+  double null_product_ = 0;
   double scale_ = 0;             // |b|
   double goal_ = 0;              // For |r|.
   double norm_ = 0;              // |r|

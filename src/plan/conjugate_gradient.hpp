@@ -19,6 +19,9 @@ struct LinearSystem {
   /// Spans the null space of a singular A. It is projected out of b, so that the system is consistent, and out of the
   /// residuals, where rounding would let it grow. x is then determined up to a multiple of it.
   Vector const* null_vector = nullptr;
+  /// What is subtracted in these projections, of a positive product with the null vector, which it is if null. The
+  /// diagonal of A keeps the residuals of rows far smaller than others in proportion.
+  Vector const* correction = nullptr;
 };
 
 struct ConjugateGradientOptions {

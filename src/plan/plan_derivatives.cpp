@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -161,7 +162,8 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
             combine({{1, &in, inverse_diagonal.get()}}, out);
             if (delta > 0) combine({{1, &out}, {-vectors_.dot(out, c) / sums[1], &support(Side::columns)}}, out);
           },
-      .null_vector = &support(Side::columns)};
+      .null_vector = &support(Side::columns),
+      .correction = &c};
   // Where P nearly matches points one to one, the parts of b cancel. A residual below their rounding means nothing, and
   // steps on it would fill dg with noise.
   double tolerance = options.tolerance;
@@ -273,8 +275,10 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
       all += vectors_.dot(*own, *own);
     }
   }
-  double const relative = change > 0 ? std::sqrt(change / all) / eps_ : 0.0;
-  return {relative, step.report.iterations};
+  // Rounding may leave a sum of squares just below 0. NaN stays.
+  double const relative = change <= 0 ? 0.0 : std::sqrt(change / all) / eps_;
+  bool const is_lost = step.report.status == LinearStatus::breakdown;
+  return {is_lost ? std::numeric_limits<double>::quiet_NaN() : relative, step.report.iterations};
 }
 
 /// Divides v by a power of two, which it returns, to a root mean square near 1. If the squares leave the range of
@@ -405,8 +409,13 @@ void PlanDerivatives::require_solvable(VectorPair const& right, double size) {
 LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
                                                   LinearOptions const& options) {
   for (Side const side : kSides) {
-    // f_i of a point of zero weight is a function of g: the caller's derivatives by g have to account for it.
-    combine({{1, right[side].get(), &support(side)}}, *right[side]);
+    std::unique_ptr<Vector> const rest = make(side);
+    combine({{1, right[side].get()}, {-1, right[side].get(), &support(side)}}, *rest);
+    require(
+        vectors_.norms(*rest).linf() == 0,
+        "{}: is not 0 at a point without mass, of weight 0 or with a marginal below 2.2e-308; must be 0 there, where "
+        "the potential is a function of the other side's",
+        side == Side::rows ? "of_f" : "of_g");
   }
   double const size = normalise(right);
   require_solvable(right, size);

@@ -1,9 +1,11 @@
 // How solves end short of their tolerance, and the progress callback.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <string>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/refusal.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -83,6 +85,102 @@ TEST_P(Float64Test, costs_that_allow_no_plan_may_be_why_the_error_hardly_falls) 
   Report const falling = monge::solve(context(), geometry, a, b, options).report();
   EXPECT_EQ(falling.status, Status::iteration_limit);
   EXPECT_EQ(falling.message.find("there may be no plan"), std::string::npos) << falling.message;
+}
+
+// Float64 costs are off by more than eps.
+TEST_P(Float64Test, an_eps_that_leaves_no_digits_is_the_precision_limit) {
+  Problem const problem = make_problem({30, 20, 3});
+  double const spread = Magnitudes(problem).spread();
+  for (double const relative_eps : {1e-24, 1e-32, 1e-100, 1e-300}) {
+    for (Method const method : {Method::automatic, Method::sinkhorn, Method::newton}) {
+      SCOPED_TRACE(testing::Message() << "eps " << relative_eps << " of the spread, " << name(method));
+      SolveOptions const options{.eps = relative_eps * spread, .method = method, .iterations = 3000};
+      Plan const plan = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+      Report const& report = plan.report();
+      EXPECT_EQ(report.status, Status::precision_limit) << report.message;
+      EXPECT_LT(report.iterations, 3000);
+      EXPECT_NE(report.message.find("larger"), std::string::npos) << report.message;
+      if (std::isnan(report.marginal_error)) {
+        EXPECT_TRUE(std::isnan(plan.gradients({}).distance));
+      }
+    }
+  }
+}
+
+// The value has the term eps sum a sum b.
+TEST_P(Float64Test, totals_whose_product_overflows_are_refused) {
+  Problem problem = make_problem({30, 20, 3});
+  double const eps = Magnitudes(problem).spread();
+  auto const solve = [&](double total) {
+    std::vector<double> a = problem.a, b = problem.b;
+    for (double& weight : a) weight *= total;
+    for (double& weight : b) weight *= total;
+    return monge::solve(context(), problem.geometry(), a, b, {.eps = eps}).report();
+  };
+  for (double const total : {1e-310, 1e-300, 1e-100, 1e100, 1e150}) {
+    Report const report = solve(total);
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_TRUE(std::isfinite(report.primal) && std::isfinite(report.dual)) << total;
+  }
+  for (double const total : {1e160, 1e300}) {
+    EXPECT_EQ(refusal_of([&] { solve(total); }).rfind("a, b: the totals are ", 0), 0u) << total;
+  }
+}
+
+// A source without mass whose costs are 1e7 eps: the marginal error does not count it.
+TEST_P(ShortPrecisionTest, rounding_at_points_without_mass_is_told) {
+  for (bool const is_balanced : {true, false}) {
+    for (double const away : {0.0, 1e3}) {
+      SCOPED_TRACE(testing::Message() << (is_balanced ? "balanced" : "unbalanced") << ", away " << away);
+      Problem problem = make_problem({40, 30, 3});
+      std::vector<double> x = problem.x.values();
+      x[0] += away;
+      problem.x = Stored(x, 40, 3);
+      if (is_balanced) {
+        problem.a[0] = 0;
+        for (std::size_t i = 1; i < problem.a.size(); ++i) problem.a[i] *= 40.0 / 39;
+      }
+      SolveOptions options{.eps = 0.1, .tolerance = 1e-2};
+      if (!is_balanced) options.penalty_a = options.penalty_b = 0.5;
+      Plan const plan = solve(problem, options);
+      bool const told = plan.report().message.find("points without mass") != std::string::npos;
+      if (plan.status() == Status::converged) {
+        EXPECT_EQ(told, away > 0) << plan.report().message;
+      }
+    }
+  }
+}
+
+// Weights down to 1e-314, whose reciprocals overflow.
+TEST_P(Float64Test, denormal_weights_take_no_longer_and_leave_derivatives_finite) {
+  std::int64_t const n = 120, m = 90;
+  std::vector<double> x(n), y(m), a(n), b(m, 1.0 / m);
+  for (std::int64_t i = 0; i < n; ++i) {
+    x[i] = 38.0 * i / (n - 1);
+    a[i] = std::exp(-x[i] * x[i] / 2);
+  }
+  double const total = std::accumulate(a.begin(), a.end(), 0.0);
+  for (double& weight : a) weight /= total;
+  for (std::int64_t j = 0; j < m; ++j) y[j] = 4.0 * j / (m - 1);
+  ASSERT_LT(a.back(), 1e-310);
+  PointCloud const clouds{{x.data(), n, 1}, {y.data(), m, 1}};
+  for (Method const method : {Method::automatic, Method::newton, Method::splr}) {
+    SCOPED_TRACE(name(method));
+    Plan const plan = monge::solve(context(), clouds, a, b, {.eps = 0.1, .method = method, .iterations = 300});
+    EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+    EXPECT_LT(plan.gradients({}).distance, 1e-4);
+    std::vector<double> const v(n, 1.0);
+    std::vector<double> of_f(n, 0.0), of_g(m, 1.0 / m), product(n), by_b(m);
+    of_f[0] = of_f[60] = 0.5;
+    EXPECT_EQ(plan.hessian_product({.x = {v.data(), n, 1}}, {.x = {product.data(), n, 1}}).status,
+              LinearStatus::converged);
+    EXPECT_EQ(plan.potential_gradients(of_f, of_g, {.b = by_b}).status, LinearStatus::converged);
+    for (std::vector<double> const& values : {product, by_b})
+      EXPECT_TRUE(std::all_of(values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
+    of_f[n - 1] = 0.1;
+    of_f[0] = 0.4;
+    EXPECT_EQ(refusal_of([&] { plan.potential_gradients(of_f, of_g, {.b = by_b}); }).rfind("of_f: is not 0 at", 0), 0u);
+  }
 }
 
 TEST_P(ShortPrecisionTest, ends_at_a_limit_that_names_the_precision_that_would_help) {

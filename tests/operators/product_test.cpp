@@ -235,6 +235,141 @@ TEST_P(Product, of_product_and_transpose_equals_the_oracle) {
   });
 }
 
+/// A vector for products onto the other side, of a problem with points of little mass: what multiplies the tiny shares
+/// of these points is as large as the reciprocal of their mass, or 0.
+enum class Spread {
+  reciprocal,   // signs / mass everywhere
+  mixed,        // the same at points of little mass, numbers of size 1 elsewhere
+  alone,        // the same at one point of little mass, 0 elsewhere
+  at_ordinary,  // numbers of size 1 at points that are not of little mass, 0 there
+};
+
+std::vector<double> spread_vector(Spread kind, Vector const& masses, Random& random) {
+  Real total = 0;
+  for (Real const mass : masses) total += mass / masses.size();
+  std::vector<double> v(masses.size(), 0.0);
+  bool first = true;
+  for (std::size_t j = 0; j < v.size(); ++j) {
+    bool const is_tiny = masses[j] < 1e-6L * total;
+    // Reciprocals of denormal numbers overflow.
+    double const large =
+        random.uniform(0.5, 1.5) * (j % 3 == 0 ? -1 : 1) / std::max(static_cast<double>(masses[j]), 1e-300);
+    double const usual = random.normal();
+    switch (kind) {
+      case Spread::reciprocal:
+        v[j] = large;
+        break;
+      case Spread::mixed:
+        v[j] = is_tiny ? large : usual;
+        break;
+      case Spread::alone:
+        if (is_tiny && masses[j] > 0 && std::exchange(first, false)) v[j] = large;
+        break;
+      case Spread::at_ordinary:
+        v[j] = is_tiny ? 0 : usual;
+        break;
+    }
+  }
+  return v;
+}
+
+/// Some units in the last place of a denormal number.
+constexpr double kDenormal = 1e-322;
+
+// The axis of magnitudes: P^T (1 / r) and the like need shares that float32 does not hold.
+TEST_P(Product, of_points_of_little_mass_equals_the_oracle) {
+  for (double const least : {1.0, 1e-8, 1e-20, 1e-40, 1e-100, 1e-310, 0.0}) {
+    Recipe recipe{40, 33, 3, Weights::uniform, Place::origin, 0.2};
+    recipe.costs = GetParam().costs;
+    Problem problem = oracle::make_problem(recipe);
+    for (std::size_t const i : {0, 5, 11}) problem.a[i] *= least;
+    for (std::size_t const j : {3, 30}) problem.b[j] *= least;
+    Case const test(problem, recipe, arithmetic(recipe.d));
+    auto const plan = make_plan(test);
+    Random random(12);
+    for (Side const side : kSides) {
+      Vector const masses = test.dense.marginal(other(side), test.eps, test.potentials),
+                   own = test.dense.marginal(side, test.eps, test.potentials);
+      std::int64_t const size = plan->size(side), far = plan->size(other(side));
+      for (Spread const kind : {Spread::reciprocal, Spread::mixed, Spread::alone, Spread::at_ordinary}) {
+        SCOPED_TRACE(testing::Message() << "least " << least << ", onto " << (side == Side::rows ? "rows" : "columns")
+                                        << ", vector " << static_cast<int>(kind));
+        std::vector<double> const v = spread_vector(kind, masses, random);
+        // |v_j| joins the logits, whose rounding grows with it.
+        Real logarithm = 0;
+        for (double const value : v)
+          logarithm = std::max<Real>(logarithm, value == 0 ? 0 : std::abs(std::log(std::abs(value))));
+        std::vector<double> magnitudes = v;
+        for (double& value : magnitudes) value = std::abs(value);
+        // Shares below the range of the arithmetic are lost where v is less concentrated than the products' reach: in
+        // float32 2^60 for passes, whose shares are held to 2^-126, and 2^20 for entries on CUDA, held to 2^-40.
+        Real mass = 0, met = 0;
+        for (std::size_t j = 0; j < v.size(); ++j) {
+          mass += masses[j];
+          met += masses[j] * magnitudes[j];
+        }
+        bool const halves = context().device().type == DeviceType::cuda && !is_float64();
+        Real const lost = met / mass * (halves ? 0x1p-18L : 0x1p-58L);
+        auto const with_range = [&](Vector allowed, Vector const& sizes, auto const& total) {
+          for (std::size_t k = 0; k < allowed.size(); ++k)
+            allowed[k] += 4 * arithmetic(recipe.d).unit * logarithm * sizes[k] + lost * total(k) + kDenormal;
+          return allowed;
+        };
+        for (Scaling const scaling : {Scaling::shares, Scaling::plan}) {
+          bool const shares = scaling == Scaling::shares;
+          Vector const sizes = test.dense.average(side, test.eps, test.potentials, magnitudes, 1, shares),
+                       expected = test.dense.average(side, test.eps, test.potentials, v, 1, shares),
+                       allowed = with_range(test.tolerance.product(test.dense, side, test.potentials, v, 1, shares),
+                                            sizes, [&](std::size_t i) { return shares ? Real(1) : own[i]; });
+          expect_close(text(scaling), multiply(*plan, side, scaling, MatrixView(v.data(), far, 1)), expected, allowed);
+          // Beside ordinary columns.
+          std::vector<double> wide(static_cast<std::size_t>(3 * far));
+          for (std::int64_t j = 0; j < far; ++j) wide[3 * j] = 1, wide[3 * j + 1] = v[j], wide[3 * j + 2] = 0.5;
+          std::vector<double> const found = multiply(*plan, side, scaling, MatrixView(wide.data(), far, 3));
+          std::vector<double> column(static_cast<std::size_t>(size));
+          for (std::int64_t i = 0; i < size; ++i) {
+            column[i] = found[3 * i + 1];
+            EXPECT_NEAR(found[3 * i], 2 * found[3 * i + 2], kDenormal);
+          }
+          expect_close("a column", column, expected, allowed);
+        }
+        for (bool const is_left : {false, true}) {
+          // Rows of L, or of R, of very different sizes.
+          std::vector<double> l = gaussian_points(size, 2, random), r = gaussian_points(far, 2, random);
+          for (std::int64_t i = 0; is_left && i < size; ++i) l[2 * i] /= std::max(static_cast<double>(own[i]), 1e-150);
+          for (std::int64_t j = 0; !is_left && j < far; ++j) r[2 * j + 1] *= std::clamp(v[j], -1e150, 1e150);
+          std::vector<double> const ones(static_cast<std::size_t>(far), 1.0);
+          Vector allowed = test.tolerance.hadamard(test.dense, side, test.potentials, l, r, 2, ones, 1, factors(2));
+          for (Real& error : allowed) {
+            error *= 1 + 4 * arithmetic(recipe.d).unit * logarithm / test.tolerance.sum_error(side);
+            error += kDenormal * (is_left ? 1e151 : 1);
+          }
+          for (std::int64_t i = 0; i < size; ++i) {
+            Real const length = std::hypot(l[2 * i], l[2 * i + 1]);
+            allowed[i] += length * own[i] * (is_left ? (halves ? 0x1p-18L : 0x1p-58L) : lost);
+          }
+          Stored const left(l, size, 2), right(r, far, 2), values(ones, far, 1);
+          expect_close("(P o L R^T) 1", multiply_hadamard(*plan, side, left, right, values),
+                       test.dense.hadamard(side, test.eps, test.potentials, l, r, 2, ones, 1), allowed);
+        }
+        // Of the other side now: a Gram product's `in` is of the side that it is onto.
+        std::vector<double> w(own.size());
+        for (std::size_t i = 0; i < w.size(); ++i) w[i] = own[i] < 1e-300L ? 0 : static_cast<double>(1 / own[i]);
+        Vector inner = test.dense.average(side, test.eps, test.potentials, v, 1, false);
+        for (std::size_t i = 0; i < inner.size(); ++i) inner[i] *= w[i];
+        Vector inner_size = test.dense.average(side, test.eps, test.potentials, magnitudes, 1, false);
+        for (std::size_t i = 0; i < inner.size(); ++i) inner_size[i] *= w[i];
+        expect_close(
+            "P^T diag(w) P v", multiply_gram(*plan, other(side), w, v),
+            test.dense.average(other(side), test.eps, test.potentials, narrow(inner), 1, false),
+            with_range(test.tolerance.gram(test.dense, other(side), test.potentials, w, v),
+                       test.dense.average(other(side), test.eps, test.potentials, narrow(inner_size), 1, false),
+                       [&](std::size_t j) { return masses[j]; }));
+      }
+    }
+  }
+}
+
 /// The soft c-transforms of both potentials, as a symmetric sweep gives them: it leaves (f + f+) / 2. Each is off by
 /// the rounding of a potential, a few times. Where there is no weight they are what the sweep found there.
 std::array<std::unique_ptr<monge::Vector>, 2> transforms_from_sweep(EntropicOperator& entropic, double eps) {

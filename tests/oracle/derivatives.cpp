@@ -150,11 +150,15 @@ Vector PointProblem::system(Potentials const& potentials, bool pinned) const {
     if (matrix[i * all + i] == 0) matrix[i * all + i] = 1;
   }
   if (!pinned || !is_balanced()) return matrix;
+  // Where masses are of very different sizes, equal terms everywhere would exceed the digits of the small ones.
+  Vector share(all);
+  Real most = 0;
+  for (std::int64_t i = 0; i < all; ++i) most = std::max(most, share[i] = matrix[i * all + i]);
   for (std::int64_t i = 0; i < all; ++i) {
     for (std::int64_t j = 0; j < all; ++j) {
       if (weights(i < n_ ? Side::rows : Side::columns)[i < n_ ? i : i - n_] == 0) continue;
       if (weights(j < n_ ? Side::rows : Side::columns)[j < n_ ? j : j - n_] == 0) continue;
-      matrix[i * all + j] += largest * ((i < n_) == (j < n_) ? 1 : -1);
+      matrix[i * all + j] += largest * (share[i] / most) * (share[j] / most) * ((i < n_) == (j < n_) ? 1 : -1);
     }
   }
   return matrix;

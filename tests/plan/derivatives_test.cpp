@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "oracle/backend_test.hpp"
 #include "oracle/derivatives.hpp"
@@ -104,6 +105,46 @@ double eps_of(Recipe const& recipe, Problem const& problem) {
 
 std::vector<Penalties> penalties_of(double eps) {
   return {{}, {2 * eps, 5 * eps}, {kInfinity, 3 * eps}, {0.1 * eps, kInfinity}};
+}
+
+/// Calls check(problem, eps, pair) for problems with points of almost no weight on one side or both: the axis of
+/// magnitudes, down to the least normal numbers.
+template <class Test, class Check>
+void for_each_tiny_pair(Test const& test, Check const& check) {
+  Recipe const recipe{13, 11, 3, Weights::uniform, Place::origin, 0.2};
+  for (double const least : {1e-20, 1e-100, 1e-280}) {
+    for (int const sides : {1, 3}) {
+      Problem problem = make_problem(recipe);
+      for (std::size_t const i : {0, 5}) {
+        if (sides & 1) problem.a[i] *= least;
+        if (sides & 2) problem.b[i + 1] *= least;
+      }
+      double const ratio = std::accumulate(problem.a.begin(), problem.a.end(), 0.0) /
+                           std::accumulate(problem.b.begin(), problem.b.end(), 0.0);
+      for (double& weight : problem.b) weight *= ratio;
+      double const eps = eps_of(recipe, problem);
+      for (Penalties const& penalties : {Penalties{}, Penalties{2 * eps, 5 * eps}}) {
+        SCOPED_TRACE(testing::Message() << "least " << least << ", sides " << sides << ", rho_a " << penalties.a
+                                        << ", rho_b " << penalties.b);
+        auto const entropic = test.entropic(problem);
+        Pair pair(*entropic, problem, eps, penalties, 0, test.precision());
+        check(problem, eps, pair);
+      }
+    }
+  }
+  // Marginals far below the weights: those of a point so far away that little of its mass is transported.
+  for (double const away : {31.0, 70.0}) {
+    SCOPED_TRACE(testing::Message() << "away " << away);
+    Problem problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    std::vector<double> x = problem.x.values();
+    x[0] += away;
+    problem.x = Stored(x, problem.x.rows(), problem.x.columns());
+    Penalties const penalties{2 * eps, 5 * eps};
+    auto const entropic = test.entropic(problem);
+    Pair pair(*entropic, problem, eps, penalties, 0, test.precision());
+    check(problem, eps, pair);
+  }
 }
 
 /// Calls check(problem, eps, pair) for each recipe, some penalties, and potentials that are optimal or not.
@@ -544,7 +585,7 @@ TEST_P(HessianTest, inverse_products_undo_products) {
 }
 
 TEST_P(HessianTest, implicit_gradients_equal_the_oracle) {
-  for_each_pair(*this, [&](Problem const& given, double, Pair& pair) {
+  auto const check = [&](Problem const& given, bool by_weight, Pair& pair) {
     PointProblem const& problem = pair.problem;
     std::int64_t const n = problem.size(Side::rows), m = problem.size(Side::columns), d = problem.d();
     Random random(31);
@@ -552,8 +593,8 @@ TEST_P(HessianTest, implicit_gradients_equal_the_oracle) {
     std::vector<double> of_f = gaussian_points(n, 1, random), of_g = gaussian_points(m, 1, random);
     Vector right(n + m, 0), sizes(n + m, 0);
     double sum = 0;
-    for (std::int64_t i = 0; i < n; ++i) sum += of_f[i] *= given.a[i] > 0 ? given.a[i] : 0;
-    for (std::int64_t j = 0; j < m; ++j) sum -= of_g[j] *= given.b[j] > 0 ? given.b[j] : 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += of_f[i] *= given.a[i] > 0 ? by_weight ? given.a[i] : 1 : 0;
+    for (std::int64_t j = 0; j < m; ++j) sum -= of_g[j] *= given.b[j] > 0 ? by_weight ? given.b[j] : 1 : 0;
     *std::find_if(of_g.begin(), of_g.end(), [](double value) { return value != 0; }) += sum;
     for (std::int64_t k = 0; k < n + m; ++k) {
       right[k] = k < n ? of_f[k] : of_g[k - n];
@@ -576,7 +617,12 @@ TEST_P(HessianTest, implicit_gradients_equal_the_oracle) {
     Dense const dense = problem.dense();
     // Products of factors on tensor cores are held to a part of the largest of them.
     Real largest = 0;
-    for (Real const w : solution) largest = std::max(largest, std::abs(w));
+    for (std::int64_t k = 0; k < n + m; ++k) {
+      Side const side = k < n ? Side::rows : Side::columns;
+      // At points of little mass factors are taken relative to their own size.
+      if (error.marginal(side, k < n ? k : k - n) > 0x1p-20L / (n + m))
+        largest = std::max(largest, std::abs(solution[k]));
+    }
     bool const halves = context().device().type == DeviceType::cuda && !is_float64();
     Real const rounding = halves ? 0x1p-20L * largest : 0.0L;
     for (Side const side : kSides) {
@@ -628,7 +674,10 @@ TEST_P(HessianTest, implicit_gradients_equal_the_oracle) {
       }
       expect_close("by weights", found_weights, weight_expected, weight_allowed);
     }
-  });
+  };
+  for_each_pair(*this, [&](Problem const& given, double, Pair& pair) { check(given, true, pair); });
+  // Derivatives by potentials that do not fall with the weights: df_i and dg_j are as large as the reciprocals.
+  for_each_tiny_pair(*this, [&](Problem const& given, double, Pair& pair) { check(given, false, pair); });
 }
 
 // The oracle itself: what it calls a Hessian is the derivative of its gradient at the optimum, and so on.

@@ -17,6 +17,8 @@ from .._problem import Problem
 
 _PRODUCTS = ("sqeuclidean", "dot", "cosine")
 _BLOCK = 1 << 22  # Entries.
+LEAST_MASS = torch.finfo(torch.float64).tiny
+"""A point of less mass counts as a point without mass: reciprocals of such numbers overflow."""
 
 
 def with_ones(v: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor
 from .. import _core
 from .._arrays import read_matrix
 from .._problem import Problem
-from ._points import filled, weights_of
+from ._points import LEAST_MASS, filled, weights_of
 from ._response import Found, Wanted, of_factors, of_shares, product, with_equal_weights
 
 _NONE: Found = [None] * 5
@@ -63,7 +63,7 @@ def of_marginals(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
 def _of_deviations(plan: Any, mass: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     """<u_i, v_j - average_i> as a product l r^T, for averages over the targets."""
     v = v - v.mean(0)  # A common offset would take digits.
-    average = torch.where(mass > 0, product(plan.apply, v, len(u)) / mass, 0)
+    average = torch.where(mass >= LEAST_MASS, product(plan.apply, v, len(u)) / mass, 0)
     return torch.cat([u, -(u * average).sum(1, keepdim=True)], 1), torch.cat([v, torch.ones_like(v[:, :1])], 1)
 
 
@@ -73,13 +73,13 @@ def of_average(result: Any, wanted: Wanted, by: Any, others: Any, transpose: boo
     side = 1 if transpose else 0
     plan, problem = result._plan, result._problem
     mass = _marginals(problem, plan)[side][:, None]
-    empty = bool(((mass == 0) & (u != 0)).any())
+    empty = bool(((mass < LEAST_MASS) & (u != 0)).any())
     has_gradients = "average" in result._has_gradients
     if empty and has_gradients:
         # Points without mass have averages, too: rows of the plan of equal weights.
         problem, plan = _plan_of_sources(result, problem, result._float64_potentials()[0])
         mass = _marginals(problem, plan)[0][:, None]
-    u = torch.where(mass > 0, u / mass, 0)
+    u = torch.where(mass >= LEAST_MASS, u / mass, 0)
     by_v = product(plan.apply if transpose else plan.apply_transpose, u, result.shape[1 - side])
     if not any(wanted) or not has_gradients:
         found = _through_plan("average", result, wanted, u, v)

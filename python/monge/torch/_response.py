@@ -20,7 +20,7 @@ from torch import Tensor
 
 from .. import _core
 from .._problem import Problem, at_the_end, warn
-from ._points import Dense, OfPlan, filled, slope_of, weights_of, with_ones
+from ._points import LEAST_MASS, Dense, OfPlan, filled, slope_of, weights_of, with_ones
 
 _UNIT = {"tf32": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 """The unit roundoff of the products."""
@@ -80,7 +80,7 @@ def _warn_of_distance(error: float, precision: str) -> None:
 
 def _norms(parts: tuple[Tensor, Tensor], masses: tuple[Tensor, Tensor], power: int) -> float:
     """The root of sum_i v_i^2 m_i^power over both sides, at the points of mass m_i."""
-    squares = (torch.where(mass > 0, v.square() * mass**power, 0).sum() for v, mass in zip(parts, masses))
+    squares = (torch.where(mass >= LEAST_MASS, v.square() * mass**power, 0).sum() for v, mass in zip(parts, masses))
     return math.sqrt(float(sum(squares)))
 
 
@@ -116,7 +116,7 @@ class Response:
         of_u = product(plan.apply_transpose, self.u[:, None], plan.columns)[:, 0]
         terms = [diagonal * v for diagonal, v in zip(diagonals, (self.u, self.w))]
         unsolved = [
-            (by - term - of_other) * (diagonal > 0)
+            (by - term - of_other) * (diagonal >= LEAST_MASS)
             for by, term, of_other, diagonal in zip((by_f, by_g), terms, (of_w, of_u), diagonals)
         ]
         norm, of_terms, residual = (float(v.norm() + w.norm()) for v, w in ((by_f, by_g), terms, unsolved))
@@ -155,7 +155,7 @@ class Response:
         report = result._plan.potential_gradients(*by, None, None, *by_weights, tolerance=tolerance)
         # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df.
         u, w = (
-            torch.where(diagonal > 0, (v + a * by_a / eps) / diagonal, 0)
+            torch.where(diagonal >= LEAST_MASS, (v + a * by_a / eps) / diagonal, 0)
             for diagonal, v, a, by_a in zip(diagonals, by, self._weights, by_weights)
         )
         return u, w, by_weights, report
@@ -165,7 +165,7 @@ class Response:
         potentials = filled(self._problem, 0)
         result._plan.potentials(*potentials)
         lacking = [
-            torch.where(mass > 0, (weights if rho == math.inf else weights * (-f / rho).exp()) - mass, 0)
+            torch.where(mass >= LEAST_MASS, (weights if rho == math.inf else weights * (-f / rho).exp()) - mass, 0)
             for weights, rho, f, mass in zip(self._weights, result._penalties(), potentials, masses)
         ]
         return lacking[0], lacking[1]

@@ -27,7 +27,7 @@ from .._arrays import on_host
 from .._problem import Problem, warn
 from ._operands import first_only
 from ._operator import under_transforms
-from ._points import Dense, OfPlan, cost_factors, cost_sums, dense, weights_of, with_ones
+from ._points import LEAST_MASS, Dense, OfPlan, cost_factors, cost_sums, dense, weights_of, with_ones
 from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
 from ._response import FallsShortError, Found, Response, Wanted, by_weights, in_gauge
 
@@ -172,7 +172,7 @@ def _of_potentials(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found
     by_f, by_g = by[0].double(), by[1].double()
     masses = [torch.empty_like(v) for v in (by_f, by_g)]
     result._plan.marginals(*masses)
-    if any(bool(((mass == 0) & (v != 0)).any()) for mass, v in zip(masses, (by_f, by_g))):
+    if any(bool(((mass < LEAST_MASS) & (v != 0)).any()) for mass, v in zip(masses, (by_f, by_g))):
         raise NotImplementedError("potentials: have no derivatives at points whose mass is 0; leave these out")
     response = Response(result, *in_gauge(result, by_f, by_g))
     return response.found(wanted, OfPlan(result._problem, result._plan, *response.factors))

@@ -291,8 +291,8 @@ double PlanOperator<T>::transport_cost() {
   return cost.value();
 }
 
-/// Whether v_j = read(j), of the points j of `side`, is concentrated. Only an unbalanced plan's answer depends on whether
-/// its marginal is known.
+/// Whether v_j = read(j), of the points j of `side`, is concentrated. Only an unbalanced plan's answer depends on
+/// whether its marginal is known.
 template <class T>
 template <class Read>
 bool PlanOperator<T>::is_concentrated(Side side, Read const& read) const {
@@ -576,8 +576,8 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, Vector const& v, Vect
 }
 
 /// One pass over the rows of the other side. The stripe that gives (P in)_i still holds the entries P_ij, so out_j =
-/// beta_j sum_i w_i (P in)_i r_i E_ij follows from column sums, as in a sweep. If a sum is too small to trust, or `in` is
-/// concentrated, two products replace it.
+/// beta_j sum_i w_i (P in)_i r_i E_ij follows from column sums, as in a sweep. If a sum is too small to trust, or `in`
+/// is concentrated, two products replace it.
 template <class T>
 void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
   Side const over = opposite(side);

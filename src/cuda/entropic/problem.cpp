@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
@@ -9,6 +10,17 @@
 #include "cuda/entropic/joined_sums.hpp"
 
 namespace monge::cuda {
+
+double mean_over_least(std::vector<double> const& masses) {
+  double total = 0, least = std::numeric_limits<double>::infinity(), count = 0;
+  for (double const mass : masses) {
+    if (mass <= 0) continue;
+    total += mass;
+    least = std::min(least, mass);
+    count += 1;
+  }
+  return count > 0 ? total / count / least : 1;
+}
 
 Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue)
     : device_(runtime, 2 * static_cast<std::int64_t>(weight.size())) {
@@ -19,6 +31,7 @@ void Weights::set(Runtime const& runtime, std::vector<double> weight, Queue cons
   host_ = std::move(weight);
   total_ = std::accumulate(host_.begin(), host_.end(), 0.0);
   has_idle_points_ = std::find(host_.begin(), host_.end(), 0.0) != host_.end();
+  mean_over_least_ = cuda::mean_over_least(host_);
   upload(runtime, host_.data(), device_.data(), device_.bytes() / 2, queue);
   log_weights({static_cast<int>(host_.size()), device_.data(), device_.data() + host_.size()}, queue);
 }

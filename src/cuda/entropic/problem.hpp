@@ -14,6 +14,9 @@
 
 namespace monge::cuda {
 
+/// The mean of the positive masses over the least of them.
+double mean_over_least(std::vector<double> const& masses);
+
 /// The weights of one side, on the host and on the device, there also as log2.
 class Weights {
  public:
@@ -27,10 +30,12 @@ class Weights {
   double const* log_weight() const { return device_.data() + host_.size(); }
   PointWeights of_points() const { return {weight(), total_}; }
   bool has_idle_points() const { return has_idle_points_; }
+  /// The mean of the positive weights over the least one.
+  double mean_over_least() const { return mean_over_least_; }
 
  private:
   std::vector<double> host_;
-  double total_ = 0;
+  double total_ = 0, mean_over_least_ = 1;
   DeviceArray<double> device_;  // The weights, then log2 of each.
   bool has_idle_points_ = false;
 };

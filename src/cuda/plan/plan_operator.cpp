@@ -15,6 +15,11 @@ namespace {
 /// Memory for entries that are not kept: 256 MiB, but at least 128 rows.
 constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
 
+StridedView column_of(StridedView view, int p) {
+  view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
+  return view;
+}
+
 }  // namespace
 
 PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double t, double cache_bytes,
@@ -30,6 +35,7 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
     copy = DeviceVector(problem_.runtime, size(side));
     double const change = side == Side::rows ? t : -t;
     copy.typical = from.typical + change;
+    known_mean_over_least_[side_index(side)] = problem_.weights[side_index(side)]->mean_over_least();
     combine({copy.size(), 2, {{1, from.data(), nullptr}, {change, nullptr, nullptr}}, copy.data()}, queue);
   }
 }
@@ -145,18 +151,30 @@ void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v
 void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                                     StridedView const& out, bool keep) {
   if (by_entries(width, keep)) return multiply_many(side, scaling, v, width, origin, out, keep, nullptr);
-  auto const column = [](StridedView view, int p) {
-    view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
-    return view;
-  };
   for (int p = 0; p < width; ++p)
-    multiply_one(side, scaling, column(v, p), origin ? origin + p : nullptr, column(out, p));
+    multiply_one(side, scaling, column_of(v, p), origin ? origin + p : nullptr, column_of(out, p));
+}
+
+Vector const& PlanOperator::marginal(Side side) {
+  Frozen& rows = frozen(side);
+  rows.is_given = true;
+  return rows.marginal;
+}
+
+/// out = P V or shares of it. Concentrated columns are multiplied one by one.
+void PlanOperator::multiply_any(Side side, Scaling scaling, StridedView const& v, int width, StridedView const& out,
+                                double reach) {
+  std::vector<HostColumn> const columns = concentrated(side, v, width, nullptr, 0, reach);
+  if (std::ssize(columns) < width) multiply_columns(side, scaling, v, width, nullptr, out, keeps_entries(side));
+  for (auto const& [p, values] : columns)
+    multiply_concentrated(side, scaling, values, nullptr, nullptr, 0, column_of(out, p));
 }
 
 void PlanOperator::multiply(Side side, Scaling scaling, Vector const& v, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
-  multiply_columns(side, scaling, on_device(v).strided(), static_cast<int>(v.width()), nullptr,
-                   on_device(out).strided(), keeps_entries(side));
+  int const width = static_cast<int>(v.width());
+  multiply_any(side, scaling, on_device(v).strided(), width, on_device(out).strided(),
+               reach(by_entries(width, keeps_entries(side))));
   on_device(out).typical = 0;
 }
 
@@ -165,9 +183,12 @@ void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, V
   Side const other = opposite(side);
   DeviceVector& between = between_[side_index(other)];
   if (!between.data()) between = DeviceVector(problem_.runtime, problem_.size(other));
-  multiply(other, in, between);
+  // Conjugate gradients take many such products, which must not wait where only entries would be short of digits.
+  double const reach = this->reach(false);
+  multiply_any(other, Scaling::plan, on_device(in).strided(), 1, between.strided(), reach);
   vectors_.combine({{1, &between, &w}}, between);
-  multiply(side, between, out);
+  multiply_any(side, Scaling::plan, between.strided(), 1, on_device(out).strided(), reach);
+  on_device(out).typical = 0;
 }
 
 void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
@@ -176,7 +197,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
   DeviceArray<unsigned char> staging;
   StridedView const in = upload(problem_.runtime, v, staging);
   Output output(problem_.runtime, out);
-  multiply_columns(side, scaling, in, width, nullptr, output.view(), keeps_entries(side));
+  multiply_any(side, scaling, in, width, output.view(), reach(by_entries(width, keeps_entries(side))));
   output.finish();
 }
 
@@ -311,7 +332,10 @@ void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedVie
     factors.left_divisor = workspace().left_divisor.data();
     factors.right_divisor = workspace().right_divisor.data();
   }
-  multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
+  std::vector<HostColumn> const columns = concentrated(side, v, width, &r, inner, reach(true));
+  if (std::ssize(columns) < width) multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
+  for (auto const& [p, values] : columns)
+    multiply_concentrated(side, Scaling::plan, values, &l, &r, inner, column_of(out, p));
 }
 
 bool PlanOperator::keeps_entries(Side side) const {
@@ -502,7 +526,9 @@ std::unique_ptr<monge::EntrySolver> PlanOperator::entry_solver(double per_row) {
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {
   DeviceGuard const guard(problem_.runtime->index());
-  return std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, 0, problem_.runtime->stream());
+  auto plan = std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, 0, problem_.runtime->stream());
+  for (Side const side : kSides) plan->known_mean_over_least_[side_index(side)] = mean_over_least(side);
+  return plan;
 }
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {

@@ -32,7 +32,7 @@ class PlanOperator final : public monge::PlanOperator {
   void potentials(MutableVectorView f, MutableVectorView g) override;
   void transform(Side side, MutableVectorView out) override;
   void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
-  Vector const& marginal(Side side) override { return frozen(side).marginal; }
+  Vector const& marginal(Side side) override;
   double transport_cost() override;
   double label_cost() override;
   using PlanProducts::multiply;
@@ -65,10 +65,12 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceArray<unsigned char> references;          // Of this side's points, padded.
     DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
-    Costs::SumPass product;                        // For one vector.
-    DeviceArray<unsigned char> factors, partials;  // Of `product`.
-    DeviceArray<unsigned long long> scales;        // The two numbers of VectorScale.
-    int products = 0;                              // Launched so far; its parity selects the scale.
+    Costs::SumPass product;                         // For one vector.
+    DeviceArray<unsigned char> factors, partials;   // Of `product`.
+    DeviceArray<unsigned long long> scales;         // The two numbers of VectorScale.
+    int products = 0;                               // Launched so far; its parity selects the scale.
+    bool is_given = false;                          // Whether marginal() has returned the marginal.
+    mutable std::optional<double> mean_over_least;  // Of the marginal, once it was needed.
   };
   /// Entries of some rows of one side, and the number of rows that fit.
   struct EntryStore {
@@ -104,6 +106,18 @@ class PlanOperator final : public monge::PlanOperator {
   bool keeps_entries(Side side) const;
   /// Whether a product with `width` columns goes through entries in memory, which are kept or not.
   bool by_entries(int width, bool keep) const;
+  double reach(bool of_entries) const;
+  double mean_over_least(Side side) const;
+  /// The columns of V, on the host, that are concentrated.
+  struct HostColumn {
+    int column;
+    std::vector<double> values;
+  };
+  std::vector<HostColumn> concentrated(Side side, StridedView const& v, int width, StridedView const* r, int inner,
+                                       double reach);
+  void multiply_concentrated(Side side, Scaling scaling, std::vector<double> const& v, StridedView const* l,
+                             StridedView const* r, int inner, StridedView const& out);
+  void multiply_any(Side side, Scaling scaling, StridedView const& v, int width, StridedView const& out, double reach);
   void multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin, StridedView const& out);
   void multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                         StridedView const& out, bool keep);
@@ -128,6 +142,7 @@ class PlanOperator final : public monge::PlanOperator {
   double eps_;
   double cache_bytes_;
   std::optional<Frozen> frozen_[2];
+  double known_mean_over_least_[2];    // Of the weights, or of the marginals at another eps.
   DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.
   EntryStore kept_[2];
   std::shared_ptr<Workspace> workspace_;
