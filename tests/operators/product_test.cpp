@@ -287,9 +287,24 @@ TEST_P(Product, of_points_of_little_mass_equals_the_oracle) {
     Case const test(problem, recipe, arithmetic(recipe.d));
     auto const plan = make_plan(test);
     Random random(12);
+    Vector const expected_entries = test.dense.plan(test.eps, test.potentials);
     for (Side const side : kSides) {
       Vector const masses = test.dense.marginal(other(side), test.eps, test.potentials),
                    own = test.dense.marginal(side, test.eps, test.potentials);
+      std::int64_t const count = plan->size(side), columns = plan->size(other(side));
+      std::vector<double> entries(static_cast<std::size_t>(count * columns));
+      plan->entries(side, MutableMatrixView(entries.data(), count, columns));
+      Vector const relative = test.tolerance.plan(side, test.potentials);
+      for (std::int64_t i = 0; i < count; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) {
+          Real const entry = expected_entries[side == Side::rows ? i * columns + j : j * count + i];
+          // Of a share that is not below the range of the arithmetic, or of any of a column of little mass.
+          Real const lost = least < 1e-18 ? 0 : own[i] * (is_float64() ? 0x1p-900L : 0x1p-124L);
+          EXPECT_NEAR(entries[i * columns + j], static_cast<double>(entry),
+                      static_cast<double>(2 * relative[i] * entry + lost) + kDenormal)
+              << "least " << least << ", entry " << i << ", " << j;
+        }
+      }
       std::int64_t const size = plan->size(side), far = plan->size(other(side));
       for (Spread const kind : {Spread::reciprocal, Spread::mixed, Spread::alone, Spread::at_ordinary}) {
         SCOPED_TRACE(testing::Message() << "least " << least << ", onto " << (side == Side::rows ? "rows" : "columns")

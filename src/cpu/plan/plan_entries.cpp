@@ -139,11 +139,16 @@ double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
 template <class T>
 void PlanOperator<T>::entries(Side side, MutableMatrixView out) {
   HostVector const& total = on_host(marginal(side));
-  for_each_row(side, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
+  // Entries of a column of little mass may be smaller than the smallest share.
+  RowOf const what = has_tiny_points(opposite(side)) ? RowOf::logarithms : RowOf::shares;
+  for_each_row(side, what, [&](int, std::int64_t i, std::span<T const> row, double reference) {
     with_data(out, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
-      for (std::size_t j = 0; j < row.size(); ++j)
-        data[i * out.row_stride() + static_cast<std::int64_t>(j)] = static_cast<Out>(total[i] * row[j]);
+      Out* const to = data + i * out.row_stride();
+      for (std::size_t j = 0; j < row.size(); ++j) {
+        double const share = what == RowOf::shares ? row[j] : std::exp2(static_cast<double>(row[j]) - reference);
+        to[j] = static_cast<Out>(total[i] * share);
+      }
     });
   }).share({of_rows(out)});
 }

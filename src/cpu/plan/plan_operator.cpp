@@ -291,6 +291,13 @@ double PlanOperator<T>::transport_cost() {
   return cost.value();
 }
 
+/// The marginal of point j of `side` if it is known, else its weight.
+template <class T>
+double PlanOperator<T>::known_mass(Side side, std::int64_t j) const {
+  Products const* const known = products_[static_cast<int>(side)].get();
+  return known != nullptr && known->is_measured ? known->marginal[j] : data_.weight(side)[static_cast<std::size_t>(j)];
+}
+
 /// Whether v_j = read(j), of the points j of `side`, is concentrated. Only an unbalanced plan's answer depends on
 /// whether its marginal is known.
 template <class T>
@@ -298,13 +305,17 @@ template <class Read>
 bool PlanOperator<T>::is_concentrated(Side side, Read const& read) const {
   std::vector<double> const& weight = data_.weight(side);
   Products const* const known = products_[static_cast<int>(side)].get();
-  bool const is_measured = known != nullptr && known->is_measured;
   Concentration concentration;
   for (std::int64_t j = 0; j < size(side); ++j) {
-    double const mass = weight[static_cast<std::size_t>(j)];
-    if (mass > 0) concentration.add(is_measured ? known->marginal[j] : mass, std::abs(read(j)));
+    if (weight[static_cast<std::size_t>(j)] > 0) concentration.add(known_mass(side, j), std::abs(read(j)));
   }
-  return concentration.exceeds(kReach<T>, is_measured);
+  return concentration.exceeds(kReach<T>, known != nullptr && known->is_measured);
+}
+
+template <class T>
+bool PlanOperator<T>::has_tiny_points(Side side) const {
+  return is_concentrated(
+      side, [&](std::int64_t j) { return 1 / std::max(known_mass(side, j), std::numeric_limits<double>::min()); });
 }
 
 /// out = P v, shares of it or, with L and R, (P o L R^T) v, for a concentrated v.

@@ -67,8 +67,11 @@ class PlanOperator final : public monge::PlanOperator {
   /// Each thread calls it with its rows in order. A row is valid during the call only. This rank sees its own rows.
   using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
   Stripes<T> const& for_each_row(Side side, RowOf what, RowConsumer const& consume);
+  double known_mass(Side side, std::int64_t j) const;
   template <class Read>
   bool is_concentrated(Side side, Read const& read) const;
+  /// Whether the reciprocals of the masses are concentrated.
+  bool has_tiny_points(Side side) const;
   void multiply_concentrated(Side side, Scaling scaling, HostVector const& v, MatrixView l, MatrixView r,
                              MutableMatrixView out);
   template <class Read>
