@@ -78,6 +78,21 @@ class NumPy:
             raise TypeError(f"{field}: is of dtype {array.dtype}; must be whole numbers")
         return np.ascontiguousarray(array, dtype=np.int64)
 
+    def shares(self, given: Any, array: Array) -> bool:
+        """Whether `array`, which was read of the argument `given`, may lie in memory that the caller can change."""
+        return array is given or array.base is not None or not isinstance(given, (list, tuple, np.ndarray))
+
+    def copy(self, array: Array) -> Array:
+        return array.copy(order="K")
+
+    def same(self, one: Array, other: Array) -> bool:
+        """Whether both are the same memory, read in the same way. Arrays of the host are compared by the library."""
+        return one is other
+
+    def version(self, array: Array) -> int | None:
+        """The number of changes in place, where the framework counts them."""
+        return None
+
     def dtype_name(self, array: Array) -> str:
         return _NAMES.get(array.dtype.char) or str(array.dtype)
 
@@ -105,8 +120,8 @@ class NumPy:
         return np.dtype(dtype).type(value)
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
-        """Numbers, or an array of NumPy's, as an array of this framework."""
-        return np.asarray(values, dtype)
+        """Numbers, or an array of NumPy's, as a new array of this framework."""
+        return np.array(values, dtype)
 
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
         return np.asarray(array)
@@ -159,6 +174,15 @@ class CuPy(NumPy):
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
         return self.module.ascontiguousarray(value, dtype="int64")
 
+    def shares(self, given: Any, array: Array) -> bool:
+        return bool(array.data.ptr == given.data.ptr)
+
+    def copy(self, array: Array) -> Array:
+        return array.copy()
+
+    def same(self, one: Array, other: Array) -> bool:
+        return _layout(one, one.data.ptr, one.strides) == _layout(other, other.data.ptr, other.strides)
+
     def device(self, array: Array) -> Any:
         return array.device
 
@@ -201,13 +225,16 @@ class PyTorch(NumPy):
     def _usable(self, field: str, value: Any) -> Array:
         if value.layout is not self.module.strided:
             raise TypeError(f"{field}: is a tensor of layout {value.layout}; must be strided")
+        if value.is_nested or value.is_quantized:
+            kind = "nested" if value.is_nested else "quantized"
+            raise TypeError(f"{field}: is a {kind} tensor; must be a plain one, of float32 or float64")
         if value.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{field}: lies on {value.device}; must be on the CPU or on CUDA")
         if self._is_traced(value):
             raise NotImplementedError(
                 f"{field}: is under torch.func or in forward mode; monge.torch has functions for it"
             )
-        return value.detach()
+        return value.detach().resolve_neg()  # DLPack has no negative bit.
 
     def _is_traced(self, value: Any) -> bool:
         """Whether a transform of torch.func is at work, which wraps tensors, or the tensor has a tangent."""
@@ -241,6 +268,18 @@ class PyTorch(NumPy):
         if value.dtype.is_floating_point or value.dtype.is_complex:
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
         return self._usable(field, value).to(self.module.int64).contiguous()
+
+    def shares(self, given: Any, array: Array) -> bool:
+        return bool(array.data_ptr() == given.data_ptr())
+
+    def copy(self, array: Array) -> Array:
+        return array.clone()
+
+    def same(self, one: Array, other: Array) -> bool:
+        return _layout(one, one.data_ptr(), one.stride()) == _layout(other, other.data_ptr(), other.stride())
+
+    def version(self, array: Array) -> int | None:
+        return None if array.is_inference() else int(array._version)
 
     def dtype_name(self, array: Array) -> str:
         return str(array.dtype).removeprefix("torch.")
@@ -329,6 +368,12 @@ class Jax(NumPy):
     def read_index(self, field: str, value: Any) -> Array:
         return super().read_index(field, self._known(field, value))
 
+    def shares(self, given: Any, array: Array) -> bool:
+        return False  # Nobody can change it.
+
+    def copy(self, array: Array) -> Array:
+        return array
+
     def device(self, array: Array) -> Any:
         return next(iter(array.devices())) if hasattr(array, "devices") else None
 
@@ -349,7 +394,7 @@ class Jax(NumPy):
         return self.module.device_put(np.asarray(value, dtype), device)
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
-        return self.module.device_put(np.asarray(values, dtype), device)
+        return self.module.device_put(np.array(values, dtype), device)
 
     def exp(self, array: Array) -> Array:
         return self.module.numpy.exp(array)
@@ -372,6 +417,9 @@ class Foreign(NumPy):
 
     def read_index(self, field: str, value: Any) -> Array:
         return super().read_index(field, value) if self.cuda_index(value) is None else value
+
+    def shares(self, given: Any, array: Array) -> bool:
+        return isinstance(array, np.ndarray)  # The library alone can read one of a GPU.
 
     def dtype_name(self, array: Array) -> str:
         if isinstance(array, np.ndarray):
@@ -441,6 +489,66 @@ def read_optional(field: str, value: Any) -> Array | None:
     if 0 in getattr(array, "shape", ()):  # To the library an empty view is a missing argument.
         raise ValueError(f"{field}: has shape {tuple(array.shape)}; must not be empty")
     return array
+
+
+def kept(given: Any, array: Array) -> Array:
+    """`array`, which was read of the argument `given`, in memory that the caller does not change: a result may read it
+    again."""
+    framework = framework_of(given)
+    return framework.copy(array) if framework.shares(given, array) else array
+
+
+def kept_optional(field: str, value: Any, reader: Callable[[str, Any], Array | None] = read_optional) -> Array | None:
+    array = reader(field, value)
+    return None if array is None else kept(value, array)
+
+
+MOST_COPIED = 32 << 20
+"""The size in bytes up to which a result has a copy of its cost matrix."""
+
+
+class Fingerprint:
+    """Entries of a matrix that is too large for a copy, which show that the caller has changed it: some of each row and
+    of each column, and the diagonal. On a GPU the counter of PyTorch takes their place."""
+
+    def __init__(self, field: str, matrix: Array) -> None:
+        self._field, self._matrix, self._framework = field, matrix, framework_of(matrix)
+        self._version = self._framework.version(matrix)
+        has_entries = self._version is None or self._framework.cuda_index(matrix) is None
+        self._entries = self._read() if has_entries else None
+
+    @staticmethod
+    def of(field: str, given: Any, matrix: Array) -> Fingerprint | None:
+        """None for a matrix that nobody can change."""
+        return Fingerprint(field, matrix) if framework_of(given).shares(given, matrix) else None
+
+    def require_unchanged(self) -> None:
+        """RuntimeError if the caller has changed the matrix."""
+        is_old = self._framework.version(self._matrix) != self._version
+        if is_old or self._entries is not None and not np.array_equal(self._read(), self._entries, equal_nan=True):
+            raise RuntimeError(
+                f"{self._field}: was changed in place since the solve, and the plan is computed from it; "
+                f"a result copies costs of up to {MOST_COPIED >> 20} MiB"
+            )
+
+    def _read(self) -> np.ndarray[Any, Any]:
+        device = self._framework.device(self._matrix)
+        at = (self._framework.array(k, "int64", device) for k in _spread(*self._matrix.shape))
+        return on_host(self._matrix[tuple(at)])
+
+
+@functools.lru_cache(maxsize=8)
+def _spread(n: int, m: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Places in all rows and columns of a matrix, up to 32768: those of the diagonal, and as many anywhere."""
+    longer, most = max(n, m), 1 << 15
+    k = np.arange(min(longer, most)) * longer // min(longer, most)
+    anywhere = (k * 0x9E3779B1 + 0x7F4A7C15) % (min(n, m) * longer)
+    rows, columns = (k, anywhere % m) if n >= m else (anywhere % n, k)
+    return np.concatenate([k % n, rows]), np.concatenate([k % m, columns])
+
+
+def _layout(array: Array, address: int, strides: Any) -> tuple[Any, ...]:
+    return address, tuple(array.shape), tuple(strides), array.dtype
 
 
 def on_host(array: Array) -> np.ndarray[Any, Any]:

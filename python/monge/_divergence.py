@@ -79,6 +79,8 @@ class DivergenceResult:
         return without_second(self, self._gradients("xyab"))
 
     def _gradients(self, wanted: str, scale: bool = True) -> Gradients:
+        for part in self._solves:
+            part._problem.require_unchanged()
         if self._made is None:  # From a pickle.
             views = views_of_divergence(
                 [part._problem for part in self._solves],

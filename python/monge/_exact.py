@@ -99,7 +99,7 @@ _MADE = [field.name for field in fields(_Made)]
 
 def _write(to: Array, values: np.ndarray[Any, Any]) -> None:
     framework = framework_of(to)
-    to[...] = framework.array(values, framework.dtype_name(to), framework.device(to))
+    to[...] = values if framework.root == "numpy" else framework.array(values, framework.dtype_name(to), framework.device(to))
 
 
 class ExactResult(SparsePlanResult):
@@ -200,6 +200,10 @@ class ExactResult(SparsePlanResult):
 
     @property
     def _plan(self) -> _Made:
+        return self._made  # It reads no costs.
+
+    @property
+    def _held(self) -> _Made:
         return self._made
 
     def _value(self) -> float:
@@ -291,7 +295,7 @@ def solve_exact(
     `unbalanced` or `mass` some of the mass stays where it is.
 
     Args:
-        M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
+        M: Costs (n x m); inf forbids a pair.
             Or a sparse matrix of SciPy, or of PyTorch (COO or CSR): a pair that it does not store is forbidden, one of
             cost 0 that it stores is allowed, and duplicate entries of COO are added. It is copied; `plan` is sparse,
             too, and the proof is over its pairs.

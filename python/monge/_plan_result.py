@@ -208,7 +208,8 @@ class PlanResult:
     def marginals(self) -> tuple[Array, Array]:
         """P 1 (n) and P^T 1 (m), computed in the precision of the solve, `report.precision`."""
         if self._followed is None:
-            return self._kept_marginals
+            row, column = self._kept_marginals
+            return self._place.framework.copy(row), self._place.framework.copy(column)
         row, column = attached(self, "marginals", self._make_marginals())
         return row, column
 
@@ -273,6 +274,13 @@ class PlanResult:
 
     @property
     def _plan(self) -> Any:
+        """The library's plan, which may read the costs of the problem."""
+        self._problem.require_unchanged()
+        return self._held
+
+    @property
+    def _held(self) -> Any:
+        """The library's plan, for its potentials alone."""
         raise NotImplementedError
 
     def _transport_cost(self) -> float:
@@ -308,7 +316,7 @@ class PlanResult:
         return self._place.finish(f), self._place.finish(g)
 
     def _write_potentials(self, f: Array, g: Array) -> None:
-        self._plan.potentials(f, g)
+        self._held.potentials(f, g)
 
     @functools.cached_property
     def _kept_marginals(self) -> tuple[Array, Array]:

@@ -15,7 +15,20 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, framework_of, on_host, read, read_index, read_matrix, read_optional
+from ._arrays import (
+    MOST_COPIED,
+    Array,
+    Fingerprint,
+    Place,
+    framework_of,
+    on_host,
+    kept,
+    kept_optional,
+    read,
+    read_index,
+    read_matrix,
+    read_optional,
+)
 from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 from ._sparse import SparseCosts, read_sparse
@@ -66,7 +79,7 @@ _POT_METHODS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """The inputs of a solve, by which a result can solve again."""
+    """The inputs of a solve, by which a result can solve again. Its arrays are copies, except for large costs."""
 
     place: Place
     a: Array | None
@@ -82,6 +95,7 @@ class Problem:
     label_cost: Array | None = None
     label_weight: float = 1.0
     followed: Followed | None = None
+    fingerprint: Fingerprint | None = None
 
     @functools.cached_property
     def geometry(self) -> _core.Geometry:
@@ -139,7 +153,13 @@ class Problem:
 
     def for_pickle(self) -> Problem:
         """The problem without its geometry, which is a view of memory, and without tensors that require gradients."""
-        return replace(self, followed=None)
+        self.require_unchanged()
+        return replace(self, followed=None, fingerprint=None)
+
+    def require_unchanged(self) -> None:
+        """RuntimeError if the caller has changed costs that were too large for a copy."""
+        if self.fingerprint is not None:
+            self.fingerprint.require_unchanged()
 
 
 def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: float = 1.0) -> Array:
@@ -167,19 +187,30 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
 
 
 def matrix_problem(
-    M: Any, a: Any, b: Any, device: Any = None, *, field: str = "M", may_be_sparse: bool = False
+    M: Any,
+    a: Any,
+    b: Any,
+    device: Any = None,
+    *,
+    field: str = "M",
+    most: int | None = None,
+    may_be_sparse: bool = False,
 ) -> Problem:
+    """Costs of more than `most` bytes, by default MOST_COPIED, are read where they lie. Sparse costs are copied."""
     if may_be_sparse and (found := read_sparse(field, M, device)) is not None:
         costs, place = found
         followed = Followed.of(M, None, None, a, b)
-        return Problem(place, read_optional("a", a), read_optional("b", b), cost=costs, followed=followed)
+        return Problem(place, kept_optional("a", a), kept_optional("b", b), cost=costs, followed=followed)
     cost = read_matrix(field, M, "(n, m)", column_major=True)
+    place = Place.of(M, cost, device=device)
+    is_small = getattr(cost, "nbytes", 0) <= (MOST_COPIED if most is None else most)
     return Problem(
-        Place.of(M, cost, device=device),
-        read_optional("a", a),
-        read_optional("b", b),
-        cost=cost,
+        place,
+        kept_optional("a", a),
+        kept_optional("b", b),
+        cost=kept(M, cost) if is_small else cost,
         followed=Followed.of(M, None, None, a, b),
+        fingerprint=None if is_small else Fingerprint.of(field, M, cost),
     )
 
 
@@ -225,18 +256,21 @@ def points_problem(
     cost_function, p = cost_of_metric(metric, norm_p)
     x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
     label_weight = weight_of_labels(labels_x, labels_y, label_cost, label_weight)
+    place, is_one = Place.of(X_a, x, y, device=device), framework_of(X_a) is framework_of(X_b)
+    is_one = is_one and framework_of(X_a).same(x, y)
+    x, y = (kept(X_a, x), None if is_one else kept(X_b, y))
     return Problem(
-        Place.of(X_a, x, y, device=device),
-        read_optional("a", a),
-        read_optional("b", b),
+        place,
+        kept_optional("a", a),
+        kept_optional("b", b),
         x=x,
-        y=y,
+        y=x if is_one else y,
         cost_function=cost_function,
         norm_p=p,
         scale=number("scale", scale),
-        labels_x=read_index("labels_x", labels_x),
-        labels_y=read_index("labels_y", labels_y),
-        label_cost=read_optional("label_cost", label_cost),
+        labels_x=kept_optional("labels_x", labels_x, read_index),
+        labels_y=kept_optional("labels_y", labels_y, read_index),
+        label_cost=kept_optional("label_cost", label_cost),
         label_weight=label_weight,
         followed=Followed.of(None, X_a, X_b, a, b),
     )
@@ -349,6 +383,12 @@ def one_each(
     return parts
 
 
+def stack_of(field: str, given: Any) -> Any:
+    """The argument of a batch, as an array of NumPy's where its own type cannot be taken apart."""
+    is_opaque = isinstance(given, memoryview) or framework_of(given).root == "foreign"
+    return read(field, given) if is_opaque else given
+
+
 def all_of(field: str, given: Any, what: str) -> list[Any]:
     """The problems of a batch as a list, which must not be empty."""
     try:
@@ -386,14 +426,15 @@ def _requires_gradient(given: Any) -> bool:
 
 def matrix_problems(M: Any, a: Any, b: Any, device: Any) -> list[Problem]:
     """:func:`matrix_problem` for each of a batch."""
-    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
+    matrices = all_of("M", stack_of("M", M), "costs (B, n, m), or a list of matrices")
     weights_a, weights_b = one_each("a", a, len(matrices), 1), one_each("b", b, len(matrices), 1)
-    return each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
+    make = functools.partial(matrix_problem, device=device, most=MOST_COPIED // len(matrices))
+    return each_problem(make, matrices, weights_a, weights_b)
 
 
 def kl_problems(X_a: Any, X_b: Any, a: Any, b: Any, scale: float, device: Any) -> list[Problem]:
     """Problems of a batch with the costs :func:`kl_costs`, which are stored."""
-    clouds = all_of("X_a", X_a, "points (B, n, d), or a list of clouds")
+    clouds = all_of("X_a", stack_of("X_a", X_a), "points (B, n, d), or a list of clouds")
     costs = each_problem(kl_costs, clouds, list(one_each("X_b", X_b, len(clouds), 2)))
     return matrix_problems([number("scale", scale) * cost for cost in costs], a, b, device)
 
@@ -410,9 +451,9 @@ def points_problems(
 ) -> list[Problem]:
     """:func:`points_problem` for each of a batch. `costs` are those of all problems."""
     weight_of_labels(labels_x, labels_y, label_cost, costs["label_weight"])
-    stacks = []
+    stacks, X_a, X_b = [], stack_of("X_a", X_a), stack_of("X_b", X_b)
     if all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
-        stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
+        stacks = [list(kept(v, read(field, v))) for field, v in (("X_a", X_a), ("X_b", X_b))]
     follows = any(map(_requires_gradient, (X_a, X_b, a, b)))
     x, y = stacks if stacks and not follows else (X_a, X_b)  # Splitting a stack takes 1 us a part.
     clouds = all_of("X_a", x, "points (B, n, d), or a list of clouds")
@@ -434,21 +475,22 @@ def points_problems(
         return each_problem(make, *columns)
     # Clouds of a stack have one shape, dtype and place, so only the first are checked.
     (first,) = each_problem(make, *(column[:1] for column in columns))
+    place = Place.of(X_a, first.x, first.y, device=costs["device"])
 
     def alike(x: Array, y: Array, *given: Any) -> Problem:
         followed = Followed.of(None, *given[:4]) if follows else None
-        weights = read_optional("a", given[2]), read_optional("b", given[3])
+        weights = kept_optional("a", given[2]), kept_optional("b", given[3])
         return Problem(
-            first.place,
+            place,
             *weights,
             x=x,
             y=y,
             cost_function=first.cost_function,
             norm_p=first.norm_p,
             scale=first.scale,
-            labels_x=read_index("labels_x", given[4]),
-            labels_y=read_index("labels_y", given[5]),
-            label_cost=read_optional("label_cost", given[6]),
+            labels_x=kept_optional("labels_x", given[4], read_index),
+            labels_y=kept_optional("labels_y", given[5], read_index),
+            label_cost=kept_optional("label_cost", given[6]),
             label_weight=first.label_weight,
             followed=followed,
         )

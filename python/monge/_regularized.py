@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arrays import Array, framework_of, on_host, read, read_index, read_optional
+from ._arrays import Array, framework_of, kept_optional, on_host, read, read_index, read_optional
 from ._names import REGULARIZED, ROWS, calls, number, refuse_gradient, shown
 from ._plan_result import SparsePlanResult, attached
 from ._problem import (
@@ -110,10 +110,10 @@ class Regularizer:
         given = {field: value for field, value in named.items() if value is not None}
         for field, value in given.items():
             if field == "groups":
-                given[field] = on_host(read_index(field, value))
+                given[field] = on_host(kept_optional(field, value, read_index))
             elif field in TERM_ARRAYS or field == "slopes":
                 refuse_gradient(field, value)
-                given[field] = read_optional(field, value)
+                given[field] = kept_optional(field, value)
             elif field == "separable":
                 if not isinstance(value, SeparableTerm):
                     raise TypeError(f"separable: is {shown(value)}; must be a SeparableTerm")
@@ -291,7 +291,7 @@ class RegularizedResult(SparsePlanResult):
         if w.shape != (len(x),) or not (w > 0).all():
             raise ValueError(f"weights: must be {len(x)} numbers > 0, one for each point")
         v = np.empty(m)
-        self._plan.potentials(np.empty(self.shape[0]), v)
+        self._held.potentials(np.empty(self.shape[0]), v)
         block = max(1, _BLOCK // m)
         for begin in range(0, len(x), block):
             some = slice(begin, begin + block)
@@ -299,7 +299,7 @@ class RegularizedResult(SparsePlanResult):
             yield _smooth_transform(cost - v, self._regularizer.quadratic * w[some])
 
     @property
-    def _plan(self) -> _core.RegularizedPlan:
+    def _held(self) -> _core.RegularizedPlan:
         if self._made is None:  # From a pickle.
             self._made = _solve(self._problem, self._regularizer, self._options, self._start, None, None)
         return self._made
@@ -362,9 +362,9 @@ class _Inverse(RegularizedResult):
         order = np.argsort(columns, kind="stable")
         return columns[order], rows[order], values[order]
 
-    @functools.cached_property
-    def _plan(self) -> Any:
-        return _FromTargets(self._result._plan)
+    @property
+    def _held(self) -> Any:
+        return _FromTargets(self._result._held)
 
     def __reduce__(self) -> Any:
         return _Inverse, (self._result,)
@@ -510,7 +510,7 @@ def solve_regularized(
          + sum phi(X_ij)
 
     Args:
-        M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
+        M: Costs (n x m); inf forbids a pair. Changes of M are as for :func:`monge.solve`.
         a, b: p (n) and q (m), non-negative, with equal totals. By default uniform, with total 1 or that of the other
             side.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.

@@ -316,7 +316,7 @@ class OTResult(PlanResult):
         return self._gradients_by(wanted, differentiate)
 
     @property
-    def _plan(self) -> _core.Plan:
+    def _held(self) -> _core.Plan:
         if self._made is None:  # A result from a pickle, or an inverse: it has potentials alone.
             assert self._saved is not None
             problem, options = self._problem, at_the_end(self._options, self._report)
@@ -352,7 +352,7 @@ class OTResult(PlanResult):
 
     def _float64_potentials(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         f, g = np.empty(self.shape[0]), np.empty(self.shape[1])
-        self._plan.potentials(f, g)
+        self._held.potentials(f, g)
         return f, g
 
     def _host_marginals(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

@@ -220,10 +220,10 @@ def solve(
     r"""Solves min_P <M, P> + reg KL(P | a b^T) over the plans with marginals a and b; without reg min_P <M, P>.
 
     Args:
-        M: Costs (n x m), any finite numbers; inf forbids a pair. M is read in place if its rows or columns are
-            contiguous, and must not change as long as the result is used.
+        M: Costs (n x m), any finite numbers; inf forbids a pair. The result has a copy of up to 32 MiB. A larger M is
+            read in place if its rows or columns are contiguous; after a change of it, the plan is a RuntimeError.
         a, b: Weights (n) and (m), non-negative; totals must be equal unless `unbalanced` is given. By default uniform,
-            with total 1 or, in a balanced problem, the total of the other side. They are read in place, too.
+            with total 1 or, in a balanced problem, the total of the other side.
         reg: eps > 0, in units of M, or "auto" for 5 % of the mean cost; ``result.reg`` is its value. Left out, None or
             0: the plan is exact, and the call is :func:`solve_exact`, where `reg_type` has no effect.
         c: A reference measure (n x m), non-negative: the entropy is reg KL(P | c). By default c = a b^T. The result
@@ -320,8 +320,7 @@ def solve_sample(
     """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
 
     Args:
-        X_a, X_b: Points (n x d) and (m x d); rows may be strided. They are read in place, and must not change as long
-            as the result is used.
+        X_a, X_b: Points (n x d) and (m x d); rows may be strided.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
         reg: eps > 0, in units of C, or "auto" for 5 % of the mean cost. Left out, None or 0: the plan is exact, and the
