@@ -39,6 +39,8 @@ std::vector<BatchProblemFiles> problems_in(std::string const& folder, std::vecto
       if (!is_array || path.filename().string().starts_with('.') || entry.is_directory()) continue;
       auto const [field, name] = parts_of(path.stem().string(), fields);
       if (name.empty()) refuse("batch: {}: belongs to no problem; names {}", path.string(), rule);
+      if (name == "." || name == "..")
+        refuse("batch: {}: has the problem's name '{}'; must be a name for a folder in out", path.string(), name);
       BatchProblemFiles& problem = problems[name];
       problem.name = name;
       if (!problem.paths.emplace(field, path.string()).second)

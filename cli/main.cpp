@@ -1,8 +1,12 @@
 // The monge program: arguments in, an exit code and one line for every error out.
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -27,6 +31,13 @@ int fail(std::string message) {
   return monge::cli::kFailed;
 }
 
+/// Throws std::system_error if something that was printed could not be written.
+void flush_output() {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout)
+    throw std::system_error(errno, std::generic_category(), "standard output: cannot be written");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -46,10 +57,13 @@ int main(int argc, char** argv) {
   monge::cli::add_info_command(app, exit_code);
   try {
     monge::cli::begin_ranks();
-    app.parse(argc, argv);
+    try {
+      app.parse(argc, argv);
+    } catch (CLI::Success const& request) {  // --help and --version
+      app.exit(request);
+    }
+    flush_output();
     return monge::cli::end_ranks(exit_code);
-  } catch (CLI::Success const& request) {  // --help and --version
-    return app.exit(request);
   } catch (CLI::ParseError const& error) {
     std::string command = "monge";
     for (CLI::App const* const chosen : app.get_subcommands()) command += " " + chosen->get_name();

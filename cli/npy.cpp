@@ -16,6 +16,8 @@ namespace monge::cli {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kRealTypes =
+    "float32 ('<f4'), float64 ('<f8'), whole numbers or bool, which become float64; logits of project also float16";
 constexpr char kNativeOrder = std::endian::native == std::endian::little ? '<' : '>';
 
 template <class... Args>
@@ -110,8 +112,7 @@ class HeaderParser {
   }
   std::string descr_value() {
     skip_space();
-    if (at_ < text_.size() && text_[at_] == '[')
-      fail(name_, "has a structured dtype; must be float32 or float64; logits of project also float16");
+    if (at_ < text_.size() && text_[at_] == '[') fail(name_, "has a structured dtype; must be {}", kRealTypes);
     return string("a dtype");
   }
   bool boolean() {
@@ -206,8 +207,8 @@ struct Preamble {
   /// "f8" of '<f8'.
   std::string_view type() const {
     std::string_view const descr = header.descr;
-    bool const ordered = descr.size() == 3 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '=');
-    return ordered ? descr.substr(1) : "";
+    bool const has_order = descr.find_first_of("<>=") == 0, is_byte = descr.starts_with('|') && descr.ends_with('1');
+    return descr.size() == 3 && (has_order || is_byte) ? descr.substr(1) : "";
   }
 };
 
@@ -285,43 +286,58 @@ std::optional<NpyMatrix> find_npy_matrix(std::istream& in, std::string const& na
   return NpyMatrix{std::move(array), preamble.header_end, count * item};
 }
 
+namespace {
+
+/// The values of a file of whole numbers or bool as numbers of type To; none for a file of another type.
+template <class To>
+std::optional<std::vector<To>> read_whole_numbers(std::istream& in, std::string const& name, Preamble const& preamble) {
+  std::string_view const type = preamble.type();
+  std::optional<std::vector<To>> result;
+  auto const read_if = [&]<class From>(From, std::string_view of) {
+    if (type != of) return;
+    auto const values = read_values<From>(in, name, preamble.header, count_values(preamble, name, sizeof(From)));
+    result.emplace(values.begin(), values.end());
+  };
+  read_if(std::uint8_t(), "b1");
+  read_if(std::int8_t(), "i1");
+  read_if(std::uint8_t(), "u1");
+  read_if(std::int16_t(), "i2");
+  read_if(std::uint16_t(), "u2");
+  read_if(std::int32_t(), "i4");
+  read_if(std::uint32_t(), "u4");
+  read_if(std::int64_t(), "i8");
+  read_if(std::uint64_t(), "u8");
+  return result;
+}
+
+}  // namespace
+
 Array read_npy(std::istream& in, std::string const& name) {
   Preamble const preamble = read_preamble(in, name);
   Header const& header = preamble.header;
   std::string_view const type = preamble.type();
-  std::int64_t const item = type == "f2" ? 2 : type == "f4" ? 4 : type == "f8" ? 8 : 0;
-  if (item == 0) {
-    fail(name, "has dtype '{}'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')",
-         printable(header.descr));
-  }
-  std::int64_t const count = count_values(preamble, name, item);
   Array array{header.shape, {}};
-  if (item == 2) {
-    array.values = read_values<Half>(in, name, header, count);
-  } else if (item == 4) {
-    array.values = read_values<float>(in, name, header, count);
+  if (type == "f2") {
+    array.values = read_values<Half>(in, name, header, count_values(preamble, name, 2));
+  } else if (type == "f4") {
+    array.values = read_values<float>(in, name, header, count_values(preamble, name, 4));
+  } else if (type == "f8") {
+    array.values = read_values<double>(in, name, header, count_values(preamble, name, 8));
+  } else if (auto whole = read_whole_numbers<double>(in, name, preamble)) {
+    array.values = std::move(*whole);
   } else {
-    array.values = read_values<double>(in, name, header, count);
+    fail(name, "has dtype '{}'; must be {}", printable(header.descr), kRealTypes);
   }
   return array;
 }
 
 IndexArray read_index_npy(std::istream& in, std::string const& name) {
   Preamble const preamble = read_preamble(in, name);
-  Header const& header = preamble.header;
-  std::string_view const type = preamble.type();
-  bool const is_bool = header.descr == "|b1";
-  std::int64_t const item = is_bool ? 1 : type == "i4" ? 4 : type == "i8" ? 8 : 0;
-  if (item == 0)
-    fail(name, "has dtype '{}'; must be int32 ('<i4'), int64 ('<i8') or bool ('|b1')", printable(header.descr));
-  std::int64_t const count = count_values(preamble, name, item);
-  if (item == 8) return {header.shape, read_values<std::int64_t>(in, name, header, count)};
-  if (is_bool) {
-    std::vector<char> const values = read_values<char>(in, name, header, count);
-    return {header.shape, {values.begin(), values.end()}};
-  }
-  std::vector<std::int32_t> const values = read_values<std::int32_t>(in, name, header, count);
-  return {header.shape, {values.begin(), values.end()}};
+  auto values = read_whole_numbers<std::int64_t>(in, name, preamble);
+  if (!values)
+    fail(name, "has dtype '{}'; must be whole numbers, such as int64 ('<i8'), or bool ('|b1')",
+         printable(preamble.header.descr));
+  return {preamble.header.shape, std::move(*values)};
 }
 
 namespace {

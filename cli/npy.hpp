@@ -1,5 +1,5 @@
-// NumPy's .npy format, versions 1.0 to 3.0: float16, float32, float64, int32 and int64 of either byte order, and
-// bool; C or Fortran order, up to 3-D.
+// NumPy's .npy format, versions 1.0 to 3.0: float16, float32, float64 and whole numbers of either byte order, and bool;
+// C or Fortran order, up to 3-D.
 #pragma once
 #include <istream>
 #include <optional>
@@ -11,7 +11,8 @@
 namespace monge::cli {
 
 /// Reads the whole of a seekable stream. `name` opens every message. Throws Error (input_output); memory is reserved
-/// only after the header has been checked against the length of the stream.
+/// only after the header has been checked against the length of the stream. Whole numbers, true and false become
+/// float64.
 Array read_npy(std::istream& in, std::string const& name);
 /// A matrix without its values, which follow one another from the byte `begin` of the stream on, in either order.
 struct NpyMatrix {

@@ -86,20 +86,37 @@ void ResultFolder::fill(std::function<void(fs::path const&)> const& write,
   }
 }
 
+std::string ResultFolder::in_place_of(fs::path const& staging, std::string message) const {
+  std::string const name = staging.string();
+  std::size_t const at = message.find(name);
+  return at == std::string::npos ? message : message.replace(at, name.size(), path_.string());
+}
+
 std::string ResultFolder::fill(std::vector<ResultFile> const& files, std::string const& report,
                                std::vector<std::string> const& optional) const {
-  std::string written = path_.string() + ": ";
-  auto const write = [&](fs::path const& into) {
-    for (ResultFile const& file : files) {
+  std::string written = path_.string() + ": ", lacking;
+  auto const write_file = [&](fs::path const& into, ResultFile const& file) {
+    try {
       std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
       written += file.name + ", ";
+    } catch (Error const& error) {  // The disk is full: others may find room.
+      fs::remove(into / file.name);
+      lacking += (lacking.empty() ? "" : "; ") + in_place_of(into, error.what());
     }
-    write_text(into / "report.json", report);
+  };
+  auto const write = [&](fs::path const& into) {
+    for (ResultFile const& file : files) write_file(into, file);
+    try {
+      write_text(into / "report.json", report);
+    } catch (Error const& error) {
+      throw Error(error.code(), in_place_of(into, error.what()));
+    }
     written += "report.json";
   };
   // Without a report the files are not those of an earlier run.
   bool const ran_before = fs::exists(path_ / "report.json");
   fill(write, ran_before ? optional : std::vector<std::string>());
+  if (!lacking.empty()) throw Error(ErrorCode::input_output, lacking + "; all other results were written");
   return written;
 }
 

@@ -29,12 +29,15 @@ class ResultFolder {
   void fill(std::function<void(std::filesystem::path const&)> const& write,
             std::vector<std::string> const& earlier = {}) const;
   /// The same with arrays and their report.json. `optional`: files that an earlier run of the command may have left,
-  /// which a report.json there shows; they are removed. Returns a summary: "result: f.npy, report.json".
+  /// which a report.json there shows; they are removed. Returns a summary: "result: f.npy, report.json". A file that
+  /// cannot be written is left out, and named in an Error once the others are in place.
   std::string fill(std::vector<ResultFile> const& files, std::string const& report,
                    std::vector<std::string> const& optional = {}) const;
 
  private:
   [[noreturn]] void cannot_write(std::string const& reason) const;
+  /// The message with the name of the result folder in place of the staging folder's.
+  std::string in_place_of(std::filesystem::path const& staging, std::string message) const;
 
   std::filesystem::path path_;
   char const* option_;

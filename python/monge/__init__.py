@@ -146,6 +146,9 @@ __all__ = [
 ]
 
 
+if importlib.util.find_spec("sklearn") is None:
+    __all__.remove("OTTransport")  # Else `from monge import *` needs scikit-learn.
+
 _LAZY = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
 """Names that are imported on first use, each with the package that it needs."""
 

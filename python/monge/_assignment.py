@@ -77,7 +77,7 @@ def linear_sum_assignment(
     sizes = (_sizes("rows", rows, shape[:-2]), _sizes("columns", columns, shape[:-2]))
     found = assign(batch, place, batch.shape[0], min(shape[-2:]), maximize, n_threads, *sizes)
     if check:
-        _check(found[2], single=len(shape) == 2, maximize=maximize)
+        require_assigned(found[2], single=len(shape) == 2, maximize=maximize)
     return tuple(place.finish(pairs).reshape(*shape[:-2], pairs.shape[1]) for pairs in found[:2])
 
 
@@ -128,7 +128,7 @@ def assign_list(
     pairs = [min(matrix.shape) for matrix in matrices]
     found = assign(matrices, place, len(matrices), max(pairs), maximize, n_threads)
     if check:
-        _check(found[2], single=False, maximize=maximize)
+        require_assigned(found[2], single=False, maximize=maximize)
     row, column = (place.finish(indices) for indices in found[:2])
     return [(row[t, :count], column[t, :count]) for t, count in enumerate(pairs)]
 
@@ -153,7 +153,7 @@ def assign(
     return row, column, status
 
 
-def _check(status: Array, single: bool, maximize: bool) -> None:
+def require_assigned(status: Array, single: bool, maximize: bool) -> None:
     """ValueError for the first problem without an assignment."""
     codes = on_host(status)
     failed = codes.nonzero()[0]

@@ -28,6 +28,7 @@ from ._names import (
 from ._plan_result import PlanResult
 from ._problem import (
     Problem,
+    is_balanced,
     matrix_problem,
     points_problem,
     refuse_unsupported,
@@ -144,6 +145,17 @@ def _lazy_log(result: OTResult) -> Log:
     return _log(result) | {"lazy_plan": result.lazy_plan}
 
 
+def _with_total(a: Any, b: Any, options: Mapping[str, Any]) -> Any:
+    """b, scaled to the total of a where they differ by more than the tolerance allows and by 1e-6 at most: POT takes
+    weights that were rounded."""
+    if a is None or b is None or getattr(b, "ndim", 1) != 1 or not is_balanced(options):
+        return b
+    of_a, of_b = _total("a", a), _total("b", b)
+    if not options["tolerance"] / 2 * of_a < abs(of_a - of_b) <= 1e-6 * of_a:
+        return b
+    return (b if requires_gradient(b) else read("b", b)) * (of_a / of_b)
+
+
 def _start(
     warmstart: Any, problem: Problem, options: Mapping[str, Any], has_weights: bool
 ) -> tuple[Array, Array] | None:
@@ -220,7 +232,7 @@ def _of_matrix(
     a, b = _weights(a), _weights(b)
     columns = read_optional("b", b)
     if columns is None or columns.ndim != 2:
-        problem = matrix_problem(M, a, b, device)
+        problem = matrix_problem(M, a, _with_total(a, b, options), device)
         return _run(problem, options, warmstart, has_weights, verbose, warn, reg_type, c)
     for field, given in (("c", c), ("warmstart", warmstart)):
         if given is not None:
@@ -252,8 +264,8 @@ def sinkhorn(
     """The plan P (n x m) that minimises <M, P> + reg KL(P | a b^T), and with `log` a dictionary beside it.
 
     Args:
-        a, b: Weights (n) and (m), with equal totals; None and empty are uniform. If b is (m x K), the K numbers <M, P>
-            are returned, as in POT.
+        a, b: Weights (n) and (m), with totals that are equal to 1e-6: b is scaled to the total of a. None and empty
+            are uniform. If b is (m x K), the K numbers <M, P> are returned, as in POT.
         M: Costs (n x m), any finite numbers; inf forbids a pair.
         reg: eps > 0, in units of M.
         method: A method of POT. All are one solver here, which is stable at every reg.
@@ -351,7 +363,8 @@ def empirical_sinkhorn(
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
     method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
     translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
-    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
+    a, b = _weights(a), _weights(b)
+    problem = points_problem(X_s, X_t, a, _with_total(a, b, translated), metric, device=device)
     result = _run(problem, translated, warmstart, True, verbose, warn)
     if not isLazy:
         return (result.plan, _log(result)) if log else result.plan
@@ -390,7 +403,8 @@ def empirical_sinkhorn2(
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
     method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
     translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
-    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
+    a, b = _weights(a), _weights(b)
+    problem = points_problem(X_s, X_t, a, _with_total(a, b, translated), metric, device=device)
     result = _run(problem, translated, warmstart, True, verbose, warn)
     made = _lazy_log if isLazy else _log
     return (result.value_linear, made(result)) if log else result.value_linear
@@ -625,6 +639,10 @@ def smooth_ot_dual(
     return (result.plan, {"alpha": alpha, "beta": beta, "res": result}) if log else result.plan
 
 
+def _total(field: str, weights: Any) -> float:
+    return float(on_host(read(field, weights)).sum(dtype=np.float64))
+
+
 def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, threads: int | str) -> ExactResult:
     if isinstance(threads, str) and threads != "max":
         raise ValueError(f'numThreads: is {shown(threads)}; must be a number of threads or "max"')
@@ -633,9 +651,11 @@ def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, thr
         if any(map(requires_gradient, (a, b))):
             b = b * (a.sum() / b.sum())
         else:
-            row, column = read("a", a), read("b", b)
-            totals = (float(on_host(side).sum(dtype=np.float64)) for side in (row, column))
-            b = column * (next(totals) / next(totals))
+            column = read("b", b)
+            of_a, of_b = _total("a", a), _total("b", column)
+            if not of_b > 0:
+                raise ValueError(f"b: the total is {of_b:g}; must be > 0, so that b can be scaled to the total of a")
+            b = column * (of_a / of_b)
     n_threads = None if isinstance(threads, str) else whole("numThreads", threads, 1, MOST)
     return run_exact(matrix_problem(M, a, b, may_be_sparse=True), {}, potentials_init, n_threads)
 
@@ -646,7 +666,7 @@ def _emd_log(result: ExactResult, center_dual: Any) -> Log:
     if truth("center_dual", center_dual):
         made, (row, column) = result._made, result.marginals
         finite = [np.where(np.isfinite(side), side, 0) for side in (made.f, made.g)]
-        shift = (finite[0] @ on_host(row) - finite[1] @ on_host(column)) / (2 * made.values.sum())
+        shift = float((finite[0] @ on_host(row) - finite[1] @ on_host(column)) / (2 * made.values.sum()))
         u, v = u - shift, v + shift
     warning = None if result.converged else result.report.message
     return {"cost": result.value, "u": u, "v": v, "warning": warning, "result_code": int(result.converged)}
@@ -753,7 +773,8 @@ def emd2(
 ) -> Any:
     """POT's ``ot.emd2``: the optimal cost, which tensors of PyTorch differentiate, and with `log` also (cost, log).
 
-    A matrix b (m, k) has k problems in its columns, and a list of results. With `return_matrix` the log has the plan,
+    Its derivatives by a and b are the potentials, each with mean 0, as in POT. A matrix b (m, k) has k problems in its
+    columns, and a list of results. With `return_matrix` the log has the plan,
     too, as `G`. Other arguments are those of :func:`emd`; `processes` has no effect.
     """
     if isinstance(b, (list, tuple)):
@@ -762,10 +783,16 @@ def emd2(
 
     def of(column: Any) -> Any:
         result = _emd(a, column, M, check_marginals, potentials_init, numThreads)
+        value = result.value
+        if check_marginals:  # Else b is scaled, and the derivatives by b are those of the scaled weights.
+            for weights, potential in ((a, result._made.f), (column, result._made.g)):
+                if requires_gradient(weights):
+                    total, mean = weights.sum(), float(potential[np.isfinite(potential)].mean())
+                    value = value - mean * (total - total.detach()).to(value)
         if not truth("log", log) and not truth("return_matrix", return_matrix):
-            return result.value
-        entries = _emd_log(result, center_dual)
-        return result.value, {**entries, "G": result.plan} if return_matrix else entries
+            return value
+        entries = _emd_log(result, center_dual) | {"cost": value}
+        return value, {**entries, "G": result.plan} if return_matrix else entries
 
     found = [of(column) for column in columns]
     return found[0] if getattr(b, "ndim", 1) == 1 else found

@@ -119,6 +119,7 @@ class Problem:
     def weights(self) -> tuple[Array, Array]:
         """a and b. Missing weights are uniform, as in the library: with the total of the other side, or 1 if both are
         missing. Where penalties let totals differ, :func:`with_weights` has set both."""
+        self.require_sizes()
         given = [side for side in (self.a, self.b) if side is not None]
         total = float(on_host(given[0]).sum(dtype=np.float64)) if len(given) == 1 else 1.0
         a, b = (
@@ -155,6 +156,20 @@ class Problem:
         """The problem without its geometry, which is a view of memory, and without tensors that require gradients."""
         self.require_unchanged()
         return replace(self, followed=None, fingerprint=None)
+
+    def require_sizes(self) -> None:
+        """The library's errors about sizes, where weights are used before a solve."""
+        n, m = self.geometry.rows, self.geometry.columns
+        side = "row and column" if self.x is None else "point and dimension"
+        for field, given in (("cost", self.cost), ("x", self.x), ("y", self.y)):
+            if given is not None and 0 in (shape := tuple(getattr(given, "shape", ()))):
+                raise ValueError(f"{field}: is {shape[0]} x {shape[1]}; must have at least one {side}")
+        for field, weights, size, line in (("a", self.a, n, "row"), ("b", self.b, m, "column")):
+            shape = tuple(getattr(weights, "shape", (size,)))
+            if len(shape) != 1:
+                raise ValueError(f"{field}: has shape {shape}; must be a vector")
+            if shape != (size,):
+                raise ValueError(f"{field}: has {shape[0]} entries; must have {size}, one for each {line} of C")
 
     def require_unchanged(self) -> None:
         """RuntimeError if the caller has changed costs that were too large for a copy."""
@@ -226,6 +241,12 @@ def cost_of_metric(metric: Any, norm_p: Any = None) -> tuple[str, float]:
     return cost_function, number("norm_p", norm_p)
 
 
+def names_of_columns(points: Any) -> list[str] | None:
+    """The names of a data frame's columns."""
+    names = getattr(points, "columns", None)
+    return None if names is None or callable(names) else [str(name) for name in names]
+
+
 def weight_of_labels(labels_x: Any, labels_y: Any, label_cost: Any, label_weight: Any) -> float:
     """`label_weight` as a number. An error unless labels and their costs are all given, or all left out."""
     refuse_gradient("label_cost", label_cost)
@@ -254,6 +275,9 @@ def points_problem(
     device: Any = None,
 ) -> Problem:
     cost_function, p = cost_of_metric(metric, norm_p)
+    names_x, names_y = names_of_columns(X_a), names_of_columns(X_b)
+    if names_x != names_y and names_x is not None and names_y is not None and sorted(names_x) == sorted(names_y):
+        raise ValueError(f"X_b: has the columns {shown(names_y)}; must have them in the order of X_a, {shown(names_x)}")
     x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
     label_weight = weight_of_labels(labels_x, labels_y, label_cost, label_weight)
     place, is_one = Place.of(X_a, x, y, device=device), framework_of(X_a) is framework_of(X_b)
@@ -299,6 +323,7 @@ def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
     library would give that side the total of the other."""
     if (problem.a is None) == (problem.b is None) or is_balanced(options):
         return problem
+    problem.require_sizes()
 
     def uniform(size: int) -> Array:
         weights = problem.place.empty(size)

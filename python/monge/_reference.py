@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from . import _core
 from ._arrays import Array, framework_of, on_host, read_matrix, read_optional
 from ._followed import Followed
 from ._names import refuse_gradient
@@ -157,6 +158,8 @@ def with_reference(
             raise ValueError("c: is given with reg_type 'entropy', whose reference is 1; must be left out, or 1")
     if is_balanced(options) if reg_type == "entropy" else measure is None:
         return problem, None
+    _core.check_solve_options(options)
+    problem.require_sizes()
     if "eps" not in options:
         given = "c" if measure is not None else "penalties and reg_type 'entropy'"
         raise NotImplementedError(f"reg: is 'auto'; must be a number with {given}")

@@ -22,6 +22,7 @@ from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
 from ._problem import (
     WITH_POINT_DERIVATIVES,
+    Reg,
     cost_of_metric,
     matrix_problem,
     points_problem,
@@ -197,7 +198,11 @@ _transport.defvjp(_forward, _backward, symbolic_zeros=True)
 def _check_points(loss: str, costs: _Options, dimensions: int, with_labels: bool, options: _Options) -> None:
     pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
     labels = (np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1))) if with_labels else (None,) * 3
-    _found(loss, *pair, (*labels, None), costs, options)
+    # eps as a share of the mean cost depends on the points; its value is checked with the options.
+    given = dict(options)
+    _core.check_solve_options(given)
+    fixed = {name: value for name, value in given.items() if name != "eps_relative"} | {"eps": given.get("eps", 1.0)}
+    _found(loss, *pair, (*labels, None), costs, tuple(fixed.items()))
 
 
 def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[Any, ...]:
@@ -251,8 +256,6 @@ def _loss(
     _require_shape("a", a, x.shape[:1])
     _require_shape("b", b, y.shape[:1])
     known = _known(numbers)
-    if known["reg"] is None:
-        raise ValueError("reg: is None; must be > 0")
     known_costs = tuple(_known(costs).items())
     cost_of_metric(costs["metric"], costs["norm_p"])
     of_classes = _labels(x, y, labels, dict(known_costs)["label_weight"])
@@ -269,7 +272,7 @@ def transport(
     a: Any = None,
     b: Any = None,
     *,
-    reg: float,
+    reg: Reg | None = None,
     metric: str = "sqeuclidean",
     scale: float = 1.0,
     norm_p: float | None = None,
@@ -288,7 +291,8 @@ def transport(
     Args:
         x, y: Points (n x d) and (m x d).
         a, b: Weights (n) and (m), by default uniform.
-        reg: eps > 0, in units of the cost.
+        reg: eps > 0, in units of the cost, or "auto" for 5 % of the mean cost, a constant for derivatives. The option
+            `eps_relative`, another share of the mean cost, may take its place.
         metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
         labels_x, labels_y, label_cost: Classes (n) and (m) and their costs, as for :func:`monge.solve_sample`. Values
             have no derivatives by them.
@@ -316,7 +320,7 @@ def sinkhorn_divergence(
     a: Any = None,
     b: Any = None,
     *,
-    reg: float,
+    reg: Reg | None = None,
     metric: str = "sqeuclidean",
     scale: float = 1.0,
     norm_p: float | None = None,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ._arrays import Array, as_numpy
 from ._names import calls, number, shown
 from ._plan_result import SparsePlanResult
-from ._problem import Reg, cost_of_metric, costs
+from ._problem import Reg, cost_of_metric, costs, names_of_columns
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
 
@@ -20,7 +22,7 @@ _ENTROPIC = ("auto", "sinkhorn", "newton", "splr")
 _REGULARIZED = ("group_lasso", "quadratic", "none")
 
 
-class OTTransport(TransformerMixin, BaseEstimator):
+class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Maps points of one domain to another by optimal transport: the image of a point is the average of its targets.
 
     Args:
@@ -37,11 +39,17 @@ class OTTransport(TransformerMixin, BaseEstimator):
     The entropic map is defined everywhere. With an exact plan or a regularised method, a point that was not in X moves
     by the same vector as the nearest point of X.
 
+    :meth:`transform` is for points of the source. In a Pipeline all data take this step, points of the target too: a
+    model that is fitted on moved sources then predicts for targets that were moved as if they were sources. So the step
+    stays outside: ``model.fit(transport.fit_transform(X, y, Xt), y).predict(Xt)``. Points of Xt in :meth:`transform`
+    make a UserWarning.
+
     Attributes:
         result_: The :class:`monge.OTResult`, :class:`monge.ExactResult` or :class:`monge.RegularizedResult`, with its
             report.
         n_iter_: The number of its sweeps, passes or iterations.
         n_features_in_: The dimension of the points.
+        feature_names_in_: The names of X's columns, if all are strings; images have the same names.
 
     >>> import numpy as np, monge
     >>> x = np.random.default_rng(0).normal(size=(40, 2))
@@ -82,9 +90,13 @@ class OTTransport(TransformerMixin, BaseEstimator):
         methods = (*_ENTROPIC, *_REGULARIZED)
         if isinstance(self.method, str) and self.method not in methods:
             raise ValueError(f"method: is {self.method!r}; must be {', '.join(methods)}")
-        source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32], input_name="Xt")
+        names, names_of_target = names_of_columns(X), names_of_columns(Xt)
+        source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2, copy=True)
+        if names is not None and names_of_target not in (None, names):
+            raise ValueError(f"Xt: has the columns {shown(names_of_target)}; must have those of X, {shown(names)}")
+        target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32], input_name="Xt", copy=True)
         self._source, self._target = source, target
+        self._of_target_alone = _rows(target) - _rows(source)
         if isinstance(self.method, str) and self.method in _REGULARIZED:
             self.result_ = self._fit_regularized(source, target, y)
         else:
@@ -138,6 +150,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """The images of points X (k x d) of the source domain, which need not be those of :meth:`fit`."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        if all(row in self._of_target_alone for row in _each_row(points.astype(self._target.dtype, copy=False))):
+            warnings.warn("X: are points of Xt, of the target domain; transform() moves points of the source", stacklevel=2)
         if isinstance(self.result_, SparsePlanResult):
             return _carried(points, self._source, self.result_.average(self._target))
         return self.result_.transform(points).astype(points.dtype, copy=False)
@@ -169,6 +183,15 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """The plan (n x m)."""
         check_is_fitted(self)
         return self.result_.plan
+
+
+def _each_row(points: Array) -> Iterator[bytes]:
+    return (row.tobytes() for row in points)
+
+
+def _rows(points: Array) -> set[bytes]:
+    """The rows as one can look them up."""
+    return set(_each_row(points))
 
 
 def _carried(points: Array, seen: Array, images: Array) -> Array:

@@ -1,6 +1,23 @@
 #include "watch.hpp"
 
+#include <nanobind/stl/string.h>
+
+#include <string>
+
 namespace monge::python {
+namespace {
+
+/// Whether the answer of a progress function is False: Python's, or that of an array without dimensions.
+bool is_false(nb::object const& answer) {
+  if (answer.is(nb::bool_(false))) return true;
+  if (answer.is_none() || !nb::hasattr(answer, "dtype")) return false;
+  if (!nb::cast<std::string>(nb::str(nb::handle(answer.attr("dtype")))).ends_with("bool")) return false;
+  int const truth = PyObject_IsTrue(answer.ptr());
+  if (truth < 0) throw nb::python_error();
+  return truth == 0;
+}
+
+}  // namespace
 
 bool Watch::goes_on(std::function<nb::object()> const& answer) {
   if (error_) return false;  // The other problems of a batch stop, too.
@@ -10,7 +27,7 @@ bool Watch::goes_on(std::function<nb::object()> const& answer) {
   nb::gil_scoped_acquire const lock;
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return progress_.is_none() || !answer().is(nb::bool_(false));
+    return progress_.is_none() || !is_false(answer());
   } catch (...) {
     error_ = std::current_exception();
     return false;

@@ -141,9 +141,10 @@ void require_equal_totals(WeightNames names, ValidMarginals const& marginals, do
   // NumPy and PyTorch do, is off by a few times 2^-24 and at most by about log2(n) 2^-24.
   constexpr double kMost = 1e-6;
   double const allowed = marginals.from_float32 || tolerance == 0 ? kMost : std::min(kMost, tolerance / 2);
-  require(std::abs(total_a - total_b) <= allowed * total_a,
-          "{}: the total is {:.17g}; must equal the total of {}, {:.17g}, to {:.1e} relative{}", names.b, total_b,
-          names.a, total_a, allowed, advice);
+  require(
+      std::abs(total_a - total_b) <= allowed * total_a,
+      "{}: the total is {:.17g}; must equal the total of {}, {:.17g}, to {:.1e} relative; divide each by its total{}",
+      names.b, total_b, names.a, total_a, allowed, advice);
 }
 
 ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options, char const* advice) {

@@ -56,6 +56,6 @@ ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorV
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice);
 /// If both marginals are constraints, requires equal totals and scales b to remove the remaining difference.
 ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options,
-                                 char const* advice = "; others need a solve with penalty_a or penalty_b");
+                                 char const* advice = "; unequal totals need a solve with penalty_a or penalty_b");
 
 }  // namespace monge

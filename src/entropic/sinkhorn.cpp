@@ -479,8 +479,9 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
   double mean_cost = problem.entropic->cost_size().mean;
-  if (std::isnan(mean_cost) && problem.options.eps == 0)
-    mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
+  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
+  if (std::isnan(mean_cost) && problem.options.eps == 0 && clouds != nullptr)
+    mean_cost = backend.mean_cost(*clouds, problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   double const total_a = problem.marginals.total_a, total_b = problem.marginals.total_b;
   require(std::isfinite(total_a * total_b * std::max(1.0, problem.options.eps)),

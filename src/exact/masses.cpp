@@ -87,7 +87,7 @@ ValidMarginals marginals_of(Backend const& backend, VectorView a, VectorView b, 
   ValidMarginals marginals = read_marginals(backend, {}, a, b, shape.rows, shape.columns);
   if (!is_relaxed(options))
     return with_equal_totals(std::move(marginals), {.tolerance = 0},
-                             "; others need a solve with penalty_a, penalty_b or mass");
+                             "; unequal totals need a solve with penalty_a, penalty_b or mass");
   if (!is_partial(options)) return marginals;
   require(std::isinf(std::min(options.penalty_a, options.penalty_b)),
           "mass: is given with a penalty; must be alone, since the mass decides what is left");

@@ -146,6 +146,12 @@ TEST_F(BatchProgram, WhatIsWrongNamesItsProblemAndNothingIsWritten) {
   fs::remove(path("in/x_1.csv"));
   points("in/weights_1.npy", 12, 1, 1);
   expect_refused(solve({"--eps", "0.1"}), "weights_1.npy: belongs to no problem; names must be FIELD_NAME.npy");
+  fs::remove(path("in/weights_1.npy"));
+  for (std::string const name : {".", ".."}) {  // Which would be out itself, and the folder beside it.
+    points("in/x_" + name + ".npy", 12, 3, 1);
+    expect_refused(solve({"--eps", "0.1"}), "x_" + name + ".npy: has the problem's name '" + name + "'; must be");
+    fs::remove(path("in/x_" + name + ".npy"));
+  }
   fs::remove_all(path("in"));
   expect_refused(solve({"--eps", "0.1"}), "batch: " + path("in") + ": is no folder");
 }

@@ -153,7 +153,29 @@ TEST(Npy, WholeNumbersOfEitherWidthAndByteOrderAreRead) {
                 .values,
             values);
   EXPECT_THAT(message_of([&] { read_indices(file_of(dictionary("<f8", "False", "(4,)"), wide)); }),
-              StartsWith("labels_x: lx.npy: has dtype '<f8'; must be int32 ('<i4'), int64 ('<i8') or bool ('|b1')"));
+              StartsWith("labels_x: lx.npy: has dtype '<f8'; must be whole numbers, such as int64 ('<i8'), or bool"));
+}
+
+template <class T>
+void expect_whole_numbers(std::string const& descr, std::vector<T> const& values, bool swapped = false) {
+  std::string const bytes = file_of(dictionary(descr, "False", "(2,)"), bytes_of<T>(values, swapped));
+  std::vector<double> const expected(values.begin(), values.end());
+  EXPECT_EQ(std::get<std::vector<double>>(read(bytes).values), expected) << descr;
+  std::istringstream in(bytes);
+  std::vector<std::int64_t> const indices(values.begin(), values.end());
+  EXPECT_EQ(read_index_npy(in, "labels_x: lx.npy").values, indices) << descr;
+}
+
+TEST(Npy, WholeNumbersOfEveryTypeAreNumbers) {
+  expect_whole_numbers<std::uint8_t>("|b1", {1, 0});
+  expect_whole_numbers<std::int8_t>("|i1", {-128, 127});
+  expect_whole_numbers<std::uint8_t>("|u1", {255, 7});
+  expect_whole_numbers<std::int16_t>("<i2", {-32768, 5});
+  expect_whole_numbers<std::uint16_t>(">u2", {65535, 5}, true);
+  expect_whole_numbers<std::int32_t>(">i4", {-5, 1 << 30}, true);
+  expect_whole_numbers<std::uint32_t>("<u4", {4294967295, 5});
+  expect_whole_numbers<std::int64_t>("<i8", {-5, std::int64_t{1} << 52});
+  expect_whole_numbers<std::uint64_t>("<u8", {5, std::uint64_t{1} << 52});
 }
 
 TEST(Npy, ThreeDimensionsInEitherOrder) {
@@ -206,13 +228,12 @@ TEST(Npy, OtherFilesAreRefused) {
 }
 
 TEST(Npy, OtherTypesAreNamed) {
-  for (std::string const type : {"<i8", "|u1", "<i2", "<c16", "|O", "<f16", "f8", ""}) {
+  for (std::string const type : {"<c16", "|O", "<f16", "f8", "|f8", "<M8", "|V1", ""}) {
     EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
-                HasSubstr("has dtype '" + type +
-                          "'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')"));
+                HasSubstr("has dtype '" + type + "'; must be float32 ('<f4'), float64 ('<f8'), whole numbers or bool"));
   }
   EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
-              HasSubstr("structured dtype; must be float32 or float64; logits of project also float16"));
+              HasSubstr("structured dtype; must be float32 ('<f4'), float64"));
 }
 
 TEST(Npy, OtherDimensionsAreRefused) {

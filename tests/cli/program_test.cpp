@@ -510,7 +510,7 @@ TEST_F(SolveLabels, ThatAreBadAreCode2) {
   expect_refused(solve_labels("lx.npy", "ly.npy", "nan.npy"), "label_cost: row 1, column 1 is nan; must be finite");
   write_array(path("line.npy"), Array{{6}, std::vector<double>(6)});
   expect_refused(solve_labels("lx.npy", "ly.npy", "line.npy"), "label_cost: has shape 6; must be 2-D");
-  expect_refused(solve_labels("W.npy", "ly.npy", "W.npy"), "has dtype '<f8'; must be int32");
+  expect_refused(solve_labels("W.npy", "ly.npy", "W.npy"), "has dtype '<f8'; must be whole numbers");
   file("half.csv", "0.5\n");
   expect_refused(solve_labels("half.csv", "ly.npy", "W.npy"), "row 0, column 0 is 0.5; must be a whole number");
   expect_refused(solve({"--eps", "1", "--label-weight", "2"}), "label_weight: is 2; is for labels");
@@ -596,6 +596,57 @@ TEST_F(SolveProgram, WritesEntriesOfThePlan) {
   EXPECT_EQ(indices("result/pairs.npy", "(500, 2)"), pairs);
   solve({"--eps", "0.05", "--precision", "float64", "--sample", "500"});
   EXPECT_NE(indices("result/pairs.npy", "(500, 2)"), pairs) << "another seed";
+}
+
+TEST_F(SolveProgram, OutputThatCannotBeWrittenIsCode2) {
+  std::string const arguments[] = {
+      "info", "info --json", "--help", "--version",
+      fmt::format("solve {} {} --eps 1 --json --out {}", path("x.npy"), path("y.npy"), path("result"))};
+  for (std::string const& each : arguments) {
+    int const status = std::system(fmt::format("'{}' {} > /dev/full 2> {}", MONGE_PROGRAM, each, path("err")).c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 2) << each;
+    EXPECT_THAT(contents(path("err")), StartsWith("monge: error: ")) << each;
+    EXPECT_THAT(contents(path("err")), HasSubstr("No space left on device")) << each;
+  }
+}
+
+TEST_F(SolveProgram, AFileThatDoesNotFitLosesNothingElse) {
+  points("x.npy", 60, 2, 1);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = 8192;
+  auto* const handler = std::signal(SIGXFSZ, SIG_IGN);  // Writing then fails, as on a full disk.
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limited), 0);
+  Outcome const outcome = run({"solve", path("x.npy"), path("x.npy"), "--eps", "1", "--plan", "--out", path("result")});
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err,
+              HasSubstr("error: " + path("result/plan.npy") + ": writing failed: File too large; all other"));
+  for (auto const* file : {"f.npy", "g.npy", "map.npy", "report.json"})
+    EXPECT_TRUE(fs::exists(path("result") / fs::path(file)));
+  EXPECT_FALSE(fs::exists(path("result/plan.npy")));
+}
+
+TEST_F(SolveProgram, WholeNumbersOfNumPyAreRead) {
+  auto const write = [&](char const* name, std::string const& descr, std::vector<char> const& bytes) {
+    std::string header = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': (3, 2), }";
+    header.resize(117, ' ');
+    file(name, std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + std::string(bytes.begin(), bytes.end()));
+  };
+  write("x.npy", "|u1", {0, 1, 2, 3, 4, 5});
+  write("y.npy", "|i1", {0, 1, 2, 3, 4, -5});
+  file("x.csv", "0,1\n2,3\n4,5\n");
+  file("y.csv", "0,1\n2,3\n4,-5\n");
+  std::string potentials[2];
+  for (std::string const extension : {"npy", "csv"}) {
+    Outcome const outcome = run({"solve", path("x." + extension), path("y." + extension), "--eps", "1", "--out",
+                                 path("result"), "--device", "cpu"});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    potentials[extension == "csv"] = contents(path("result/f.npy"));
+  }
+  EXPECT_EQ(potentials[0], potentials[1]);
 }
 
 // A sanitizer reserves more addresses than the limit leaves.

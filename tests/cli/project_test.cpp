@@ -37,9 +37,9 @@ class ProjectProgram : public Program {
     return values;
   }
 
-  /// A .npy file of four int32, as NumPy writes it.
-  static std::string numpy_integers() {
-    std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2), }";
+  /// A .npy file of two complex numbers, as NumPy writes it.
+  static std::string numpy_complex() {
+    std::string header = "{'descr': '<c8', 'fortran_order': False, 'shape': (2, 1), }";
     header.resize(117, ' ');
     return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + std::string(16, '\0');
   }
@@ -297,9 +297,10 @@ TEST_F(ProjectProgram, BadInputIsCode2) {
   expect_refused(with(path("bad.npy"), {"--rows", "2051"}), "logits: is 2051 x 1; must be at most 2049 x 2049");
   write_array(path("bad.npy"), {{1, 2049, 1}, std::vector<float>(2049)});
   expect_refused(with(path("bad.npy"), {"--preset", "superglue"}), "logits: is 2049 x 1 and a dustbin; must be");
-  file("bad.npy", numpy_integers());
+  file("bad.npy", numpy_complex());
   expect_refused(with(path("bad.npy")),
-                 "has dtype '<i4'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')");
+                 "has dtype '<c8'; must be float32 ('<f4'), float64 ('<f8'), whole numbers or bool, which become "
+                 "float64; logits of project also float16");
   write_array(path("bad.npy"), {{3, 0, 4}, std::vector<float>{}});
   expect_refused(with(path("bad.npy")), "logits: is 0 x 4; must be at least 1 x 1");
   expect_refused(with(file("x.txt.gz", "")), "has the extension '.gz'");

@@ -78,7 +78,8 @@ TEST_F(TransformProgram, RefusesWhatItCannotUse) {
   write_array(path("a.npy"), {{3}, std::vector<double>{1, 2, 1}});
   write_array(path("b.npy"), {{4}, std::vector<double>{1, 2, 1, 1}});
   expect_refused(transform({"--g", path("g.npy"), "--a", path("a.npy"), "--b", path("b.npy")}),
-                 "must equal the total of a, 4, to 1.0e-06 relative; others need a solve with penalty_a or penalty_b");
+                 "must equal the total of a, 4, to 1.0e-06 relative; divide each by its total; unequal totals need a "
+                 "solve with penalty_a or penalty_b");
 }
 
 }  // namespace

@@ -126,6 +126,43 @@ def test_a_cost_matrix_is_read_by_rows_or_by_columns(rng):
         np.testing.assert_allclose(monge.solve(layout, reg=0.1).plan, expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("give", [memoryview, OnlyDlpack])
+def test_stacks_that_only_their_memory_shows(rng, give):
+    x, y, cost = rng.random((2, 6, 2)), rng.random((2, 5, 2)), rng.random((2, 6, 5))
+    a, b = np.full((2, 6), 1 / 6), np.full((2, 5), 0.2)
+    for solve, given in (
+        (lambda M, a, b: monge.solve_batch(M, 0.1, a, b).plan, (cost, a, b)),
+        (lambda X, Y, a, b: monge.solve_sample_batch(X, Y, 0.1, a, b).plan, (x, y, a, b)),
+        (lambda X, Y: monge.solve_sample_batch(X, Y, 0.1, metric="kl").plan, (x, y)),
+        (lambda M, a, b: monge.solve_regularized_batch(M, a, b, quadratic=0.5).plan, (cost, a, b)),
+        (lambda M: np.stack(monge.linear_sum_assignment(M)), (cost,)),
+        (lambda a, b, M: monge.emd(a, b, M), (a[0], b[0], cost[0])),
+        (lambda a, b, M: np.array(monge.emd2(a, b, M)), (a[0], b.T.copy(), cost[0])),
+        (lambda a, b, M: monge.sinkhorn(a, b, M, 0.1), (a[0], b.T.copy(), cost[0])),
+        (lambda a, b, M: monge.partial_wasserstein(a, b, M, 0.5), (a[0], b[0], cost[0])),
+        (lambda X, Y, g: monge.c_transform(X, Y, g)[0], (x[0], y[0], np.zeros(5))),
+        (lambda M, v: monge.solve(M, reg=0.1).apply(v), (cost[0], np.arange(5.0))),
+        (lambda M, v: monge.solve(M, reg=0.1).push(v), (cost[0], np.arange(6.0))),
+        (lambda X, Y, p: monge.solve_sample(X, Y, reg=0.1).transform(p), (x[0], y[0], x[1])),
+        (lambda M, f, g: monge.plan_of(f, g, M, reg=0.1).plan, (cost[0], np.zeros(6), np.zeros(5))),
+        (lambda M, c: monge.solve(M, reg=0.1, c=c).plan, (cost[0], cost[1])),
+        (lambda M, f, g: monge.solve(M, reg=0.1, potentials_init=(f, g)).plan, (cost[0], np.zeros(6), np.zeros(5))),
+        (lambda M, w: monge.solve_regularized(M, l1=0.1, l1_weights=w).plan, (cost[0], cost[1])),
+    ):
+        np.testing.assert_array_equal(solve(*map(give, given)), solve(*given))
+
+
+def test_columns_of_data_frames_have_one_order(rng):
+    pandas = pytest.importorskip("pandas")
+    x = pandas.DataFrame(rng.random((6, 2)), columns=["u", "v"])
+    y = pandas.DataFrame(rng.random((5, 2)), columns=["u", "v"])
+    expected = monge.solve_sample(x.values, y.values, reg=0.1).plan
+    np.testing.assert_array_equal(monge.solve_sample(x, y, reg=0.1).plan, expected)
+    np.testing.assert_array_equal(monge.solve_sample(x, y.rename(columns={"u": "p", "v": "q"}), reg=0.1).plan, expected)
+    with pytest.raises(ValueError, match=r"^X_b: has the columns \['v', 'u'\]; must have them in the order of X_a"):
+        monge.solve_sample(x, y[["v", "u"]], reg=0.1)
+
+
 def test_the_device_that_is_asked_for(rng):
     x, y = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
     cost = rng.random((6, 5))

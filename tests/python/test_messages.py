@@ -53,6 +53,10 @@ def unbalanced(**given):
     return monge.sinkhorn_unbalanced(**{"a": A, "b": B, "M": M, "reg": 0.1, "reg_m": 1.0, **given})
 
 
+def emd(**given):
+    return monge.emd(**{"a": A, "b": B, "M": M, **given})
+
+
 def empirical(**given):
     return monge.empirical_sinkhorn(**{"X_s": X, "X_t": Y, "reg": 0.1, **given})
 
@@ -100,7 +104,7 @@ def fit(X=X, Xt=Y, y=None, **given):
 
 
 LABELS = {"labels_x": [0, 1, 0, 1], "labels_y": [0, 1, 0], "label_cost": np.eye(2)}
-UNEQUAL = "b: the total is 2; must equal the total of a, 1, to 5.0e-07 relative"
+UNEQUAL = "b: the total is 2; must equal the total of a, 1, to 5.0e-07 relative; divide each by its total"
 FUNCTIONS = {
     sinkhorn: "sinkhorn",
     unbalanced: "sinkhorn_unbalanced",
@@ -179,6 +183,14 @@ WRONG = [
     (solve, {"c": -1 - M}, ValueError, "c: has an entry that is negative or not finite"),
     (solve, {"c": NAN[:3]}, ValueError, "c: "),
     (solve, {"c": 2 + M, "reg_type": "entropy"}, ValueError, "c: is given with reg_type 'entropy'"),
+    # Before these were checked, Python computed with them.
+    (solve, {"c": M, "a": np.full(5, 0.2)}, ValueError, "a: has 5 entries; must have 4, one for each row of M"),
+    (solve, {"c": M, "b": np.ones((3, 1))}, ValueError, "b: has shape (3, 1); must be a vector"),
+    (unbalanced, {"reg": 1.0, "reg_m": -1.0, "reg_type": "entropy"}, ValueError, "reg_m: is -1; must be"),
+    (unbalanced, {"a": None, "M": np.zeros((0, 3))}, ValueError, "M: is 0 x 3; must have at least one row and column"),
+    (solve, {"reg": 1.0, "unbalanced": -1.0, "reg_type": "entropy"}, ValueError, "unbalanced: is -1; must be"),
+    (emd, {"b": 0 * B, "check_marginals": False}, ValueError, "b: the total is 0; must be > 0"),
+    (divergence, {"X_a": np.zeros((0, 2))}, ValueError, "X_a: is 0 x 2; must have at least one point and dimension"),
     (solve, {"reg_type": (len, len)}, NotImplementedError, "reg_type: is a function"),
     (solve, {"grad": "none"}, ValueError, "grad: is 'none'; must be autodiff, envelope, last_step, detach"),
     (batch, {"grad": M}, ValueError, "grad: is an array of shape (4, 3)"),
@@ -212,13 +224,13 @@ WRONG = [
     (divergence_of_costs, {"b": A}, ValueError, "b: has 4 entries; must have 3, one for each column of M_ab"),
     (c_transform, {"g": A}, ValueError, "g: has 4 entries; must have 3"),
     (fit, {"method": "group_lasso", "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4, one for each row of X"),
-    (solve, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
-    (sample, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
-    (batch, {"a": A, "b": 2 * B}, ValueError, "problem 0: " + UNEQUAL + "; others need unbalanced"),
-    (divergence, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
-    (sinkhorn, {"b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; others need sinkhorn_unbalanced()"),
-    (empirical, {"a": A, "b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; others need sinkhorn_unbalanced()"),
-    (unbalanced, {"b": 2 * B, "reg_m": np.inf}, ValueError, UNEQUAL + "; others need a finite reg_m"),
+    (solve, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; unequal totals need unbalanced"),
+    (sample, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; unequal totals need unbalanced"),
+    (batch, {"a": A, "b": 2 * B}, ValueError, "problem 0: " + UNEQUAL + "; unequal totals need unbalanced"),
+    (divergence, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; unequal totals need unbalanced"),
+    (sinkhorn, {"b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; unequal totals need sinkhorn_unbalanced()"),
+    (empirical, {"a": A, "b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; unequal totals need sinkhorn_unbalanced()"),
+    (unbalanced, {"b": 2 * B, "reg_m": np.inf}, ValueError, UNEQUAL + "; unequal totals need a finite reg_m"),
     (divergence, {"unbalanced": (0.5, 0.3)}, ValueError, "unbalanced: is 0.3; must be 0.5 on both sides"),
     (divergence_of_costs, {"unbalanced": (0.5, 0.3)}, ValueError, "unbalanced: is 0.3; must be 0.5 on both sides"),
     (divergence, {"penalty_a": 0.5, "penalty_b": 0.3}, ValueError, "penalty_b: is 0.3; must be 0.5 on both sides"),

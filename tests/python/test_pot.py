@@ -200,6 +200,38 @@ def test_float32_weights_at_the_tolerance_of_float64(seed):
     assert monge.solve_regularized(cost, a, b, quadratic=1, tol=1e-9).converged
 
 
+def test_weights_that_were_rounded(rng):
+    """Totals may differ by 1e-6, as in emd: b is scaled to the total of a."""
+    x, y = rng.random((6, 2)), rng.random((5, 2))
+    cost = ot.dist(x, y)
+    a = rng.random(6)
+    a, b = a / a.sum(), np.full(5, 0.2) * (1 + 9e-7)
+    scaled = b * (a.sum() / b.sum())
+    plan = monge.sinkhorn(a, scaled, cost, 0.1)
+    np.testing.assert_allclose(monge.sinkhorn(a, b, cost, 0.1), plan, rtol=1e-12)
+    np.testing.assert_allclose(monge.sinkhorn2(a, b, cost, 0.1), (plan * cost).sum(), rtol=1e-12)
+    np.testing.assert_allclose(monge.empirical_sinkhorn(x, y, 0.1, a, b), plan, rtol=1e-6)
+    np.testing.assert_allclose(monge.empirical_sinkhorn2(x, y, 0.1, a, b), (plan * cost).sum(), rtol=1e-6)
+    for function in (monge.sinkhorn, monge.sinkhorn2):
+        with pytest.raises(ValueError, match="^b: the total is 1.00000.*; divide each by its total; unequal totals need"):
+            function(a, b * (1 + 2e-7), cost, 0.1)
+
+
+def test_logs_have_the_dtype_of_the_costs(rng):
+    cost = rng.random((6, 5)).astype(np.float32)
+    for _, log in (
+        monge.emd([], [], cost, log=True),
+        monge.emd2([], [], cost, log=True, return_matrix=True),
+        monge.sinkhorn([], [], cost, 0.1, log=True),
+        monge.sinkhorn_unbalanced([], [], cost, 0.1, 1.0, log=True),
+        monge.smooth_ot_dual([], [], cost, 0.1, log=True),
+        monge.smooth_ot_dual([], [], cost, 0.1, reg_type="kl", log=True),
+        monge.partial_wasserstein([], [], cost, 0.5, log=True),
+    ):
+        for name, value in log.items():
+            assert getattr(value, "dtype", np.float32) == np.float32, name
+
+
 def test_many_histograms(rng):
     cost = rng.random((12, 15))
     a, b = weights(rng, 12), np.stack([weights(rng, 15) for _ in range(3)], 1)

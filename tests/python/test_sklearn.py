@@ -1,5 +1,7 @@
 """The estimator of scikit-learn."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,47 @@ def test_it_moves_one_domain_to_the_other(rng):
     shares = transport.transform_labels(labels)
     classes = np.stack([labels == "left", labels == "right"], 1)
     np.testing.assert_allclose(shares, plan.T @ classes / plan.sum(0)[:, None], rtol=1e-4, atol=1e-6)
+
+
+def test_points_of_the_target_are_not_moved_without_a_warning(rng):
+    x, xt = rng.normal(size=(20, 2)), rng.normal(size=(15, 2)) + 4
+    transport = monge.OTTransport(reg=0.5).fit(x, Xt=xt)
+    with pytest.warns(UserWarning, match="^X: are points of Xt"):
+        transport.transform(xt[3:7])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        transport.transform(x)
+        transport.transform(np.concatenate([xt[:2], x[:1]]))
+        monge.OTTransport(reg=0.5).fit(x).transform(x)
+        monge.OTTransport(reg=0.5).fit(x, Xt=np.concatenate([x, xt])).transform(x[:3])
+
+
+def test_names_of_columns(rng):
+    pandas = pytest.importorskip("pandas")
+    x = pandas.DataFrame(rng.normal(size=(20, 2)), columns=["u", "v"])
+    xt = pandas.DataFrame(rng.normal(size=(15, 2)) + 4, columns=["u", "v"])
+    transport = monge.OTTransport(reg=0.5).fit(x, Xt=xt)
+    assert list(transport.get_feature_names_out()) == ["u", "v"]
+    plain = transport.transform(x)
+    framed = transport.set_output(transform="pandas").transform(x)
+    assert list(framed.columns) == ["u", "v"]
+    np.testing.assert_array_equal(framed, plain)
+    for wrong in (xt[["v", "u"]], xt.rename(columns={"u": "w"})):
+        with pytest.raises(ValueError, match="^Xt: has the columns .*; must have those of X, "):
+            transport.fit(x, Xt=wrong)
+    transport.fit(x, Xt=xt.values)
+
+
+@pytest.mark.parametrize("reg", [0.5, 0])
+def test_the_callers_arrays_may_change(rng, reg):
+    x, xt = rng.normal(size=(20, 2)), rng.normal(size=(15, 2)) + 4
+    new = rng.normal(size=(3, 2))
+    transport = monge.OTTransport(reg=reg).fit(x, Xt=xt)
+    expected = transport.transform(new), transport.inverse_transform(new)
+    x *= 5
+    xt *= 5
+    np.testing.assert_array_equal(transport.transform(new), expected[0])
+    np.testing.assert_array_equal(transport.inverse_transform(new), expected[1])
 
 
 def test_inverse_of_an_unbalanced_matrix(rng):

@@ -327,6 +327,37 @@ def test_checkpoints_that_cannot_be(rng, tmp_path):
         monge.solve_batch([cost, cost], reg=0.01, progress=monge.Checkpoint(tmp_path))
 
 
+@pytest.mark.parametrize("no", [False, np.False_, np.array(False)])
+def test_any_false_stops(rng, no):
+    cost = rng.random((40, 30))
+    answers = [True, np.True_, None, 0, no]
+    for solve in (
+        lambda see: monge.solve(cost, reg=1e-3, progress=see),
+        lambda see: monge.solve_batch(cost[None], reg=1e-3, progress=see)[0],
+        lambda see: monge.solve_regularized(cost, group_lasso=0.01, groups=np.arange(40) // 10, progress=see),
+    ):
+        seen = []
+        result = solve(lambda state, seen=seen: seen.append(state) or answers[min(len(seen), len(answers)) - 1])
+        assert (result.status, len(seen)) == ("stopped", len(answers))
+
+
+@pytest.mark.parametrize("cost, weight", [(np.eye(2), 1e-170), (np.eye(2), 1e155), (1e300 * np.eye(2), 1e5)])
+def test_a_mean_cost_beyond_float64(cost, weight):
+    """eps as a share of it is an answer, or an error that names reg."""
+    weights = [weight, weight]
+    for solve in (
+        lambda: monge.solve(cost, weights, weights, reg="auto").plan,
+        lambda: monge.solve(cost, weights, weights, reg="auto", unbalanced=1.0).plan,
+        lambda: monge.solve_batch(cost[None], a=weights, b=weights, reg="auto").plan,
+    ):
+        try:
+            plan = solve()
+        except ValueError as error:
+            assert "reg: 'auto', eps_relative: is 0.05, of a mean cost of" in str(error)
+        else:
+            np.testing.assert_allclose(plan.sum(), 2 * weight, rtol=1e-4)
+
+
 def test_progress_sees_each_check_and_stops(rng):
     cost = rng.random((30, 30))
     seen = []

@@ -190,7 +190,7 @@ def gumbel_sinkhorn(
 
 def _permutation(scores: Tensor) -> Tensor:
     """1 at the pairs with the largest sum of scores (..., n, m), 0 elsewhere; NaN for a matrix without such pairs."""
-    row, column = linear_sum_assignment(scores, maximize=True)
+    row, column = linear_sum_assignment(scores, maximize=True, check=False)
     paired = row >= 0
     at = torch.where(paired, row * scores.shape[-1] + column, 0)
     matrices = torch.zeros_like(scores).flatten(-2).scatter(-1, at, paired.to(scores.dtype)).view(scores.shape)

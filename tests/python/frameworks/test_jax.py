@@ -308,6 +308,29 @@ def test_options_must_be_known():
     assert of_array == monge.jax.transport(x, y, reg=0.5, unbalanced=(1.0, 2.0))
 
 
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine"])
+def test_eps_as_a_share_of_the_mean_cost(name, metric):
+    x, y = clouds()
+    loss, other = LOSSES[name], {"transport": monge.solve_sample, "sinkhorn_divergence": monge.sinkhorn_divergence}[name]
+    for how in ({"reg": "auto"}, {"eps_relative": 0.1}):
+        given = functools.partial(loss, y=y, metric=metric, **how)
+        expected = float(other(x, y, metric=metric, **how).value)
+        for call in (given, jax.jit(given)):
+            assert float(call(x)) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="^reg: is None; must be > 0, or 'auto'"):
+        loss(x, y)
+    with pytest.raises(ValueError, match="^eps_relative: is -1"):
+        loss(x, y, eps_relative=-1.0)
+
+
+def test_stacks_give_arrays_of_jax():
+    x, y = clouds()
+    for result in (monge.solve_sample_batch(x[None], y[None], 0.5), monge.solve_batch(jnp.ones((2, 3, 4)), 0.5)):
+        for array in (result.plan, result.value, result[0].plan):
+            assert isinstance(array, jax.Array)
+
+
 def test_results_are_taken_over_without_a_copy():
     result = monge.solve_sample(*clouds(), reg=0.5)
     for shape in ((5,), (3, 7)):

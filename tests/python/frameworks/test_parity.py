@@ -93,3 +93,15 @@ def test_samples_loss_has_two_derivatives(debias, reach):
     assert gradgradcheck(lambda x, y: loss(a, x, b, y), given, eps=1e-5, atol=1e-5)
     logits = a.log().requires_grad_()
     assert gradcheck(lambda p: loss(p.softmax(0), x.detach(), b, y.detach()), (logits,), eps=1e-5, atol=1e-6)
+
+
+def test_derivatives_of_emd2_have_the_constant_of_pots():
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.rand(size, generator=generator, dtype=torch.float64) for size in ((6,), (5,), (6, 5))]
+    a, b, cost = (v / v.sum() if v.ndim == 1 else v for v in given)
+    parts = [v.requires_grad_() for v in (a, b, cost)]
+    for log in (False, True):
+        values = [emd2(*parts, log=log)[0] if log else emd2(*parts) for emd2 in (monge.emd2, ot.emd2)]
+        torch.testing.assert_close(*values)
+        for own, theirs in zip(*(torch.autograd.grad(value, parts) for value in values)):
+            torch.testing.assert_close(own, theirs)

@@ -573,3 +573,22 @@ def test_classes_of_the_callers_are_tensors():
     monge.solve_sample(named, y, reg=0.5).value.backward()
     (expected,) = torch.autograd.grad(monge.solve_sample(x.requires_grad_(), y, reg=0.5).value, x)
     assert (named.grad == expected).all()
+
+
+def test_tensors_with_the_negative_bit():
+    """The imaginary part of a conjugate is a view whose numbers are negated as they are read."""
+    x = torch.complex(torch.zeros(3, dtype=torch.float64), torch.tensor([1.0, 2, 4], dtype=torch.float64)).conj().imag
+    assert x.is_neg()
+    y = x.clone()[:, None]
+    assert monge.solve_sample(x[:, None], y).value.item() == 0
+    cost = (y - y.T) ** 2
+    for negated, plain in (
+        (monge.c_transform(y, y, x)[0], monge.c_transform(y, y, x.clone())[0]),
+        (monge.plan_of(x, x, cost, reg=1.0).plan, monge.plan_of(x.clone(), x.clone(), cost, reg=1.0).plan),
+        (monge.solve(cost, reg=1.0).apply(x), monge.solve(cost, reg=1.0).apply(x.clone())),
+        (monge.torch.transport(x[:, None], y, reg=1.0), monge.torch.transport(y, y, reg=1.0)),
+        (monge.project(x.float().reshape(1, 3).neg().neg()), monge.project(y.float().reshape(1, 3))),
+    ):
+        torch.testing.assert_close(negated, plain, rtol=1e-6, atol=1e-9)
+    with pytest.raises(ValueError, match="^a: entry 0 is -1"):
+        monge.emd(x, -x, cost)

@@ -60,13 +60,18 @@ def test_problems_without_an_assignment_have_minus_one(costs):
     costs[1, 3] = torch.inf
     costs[2, 4, 5] = torch.nan
     costs[3, 4, 5] = -torch.inf
-    row, column = linear_sum_assignment(costs)
+    row, column = linear_sum_assignment(costs, check=False)
     for t in (1, 2, 3):
         assert (row[t] == -1).all() and (column[t] == -1).all()
     for t in (0, 4, 5):
         expect_pairs((row[t], column[t]), costs[t])
-    with pytest.raises(ValueError, match="^problem 1: cost_matrix: cost matrix is infeasible"):
-        monge.linear_sum_assignment(costs)
+    compiled = torch.compile(lambda cost: linear_sum_assignment(cost), fullgraph=True, backend="eager")
+    for call in (monge.linear_sum_assignment, linear_sum_assignment, compiled, torch.func.vmap(linear_sum_assignment)):
+        with pytest.raises(ValueError, match="^problem 1: cost_matrix: cost matrix is infeasible"):
+            call(costs)
+    for given in (costs[2], [costs[2]]):
+        with pytest.raises(ValueError, match="^(problem 0: )?cost_matrix: matrix contains invalid numeric entries"):
+            linear_sum_assignment(given)
 
 
 def test_transforms(costs):

@@ -56,7 +56,10 @@ def split(**given):
     return monge.torch.hc_split_sinkhorn(**dict(zip(("mixes", "hc_scale", "hc_base"), MAPPED)) | given)
 
 
-UNEQUAL = f"b: the total is {(2 * B).double().sum():.17g}; must equal the total of a, 1, to 1.0e-06 relative"
+UNEQUAL = (
+    f"b: the total is {(2 * B).double().sum():.17g}; must equal the total of a, 1, to 1.0e-06 relative; "
+    "divide each by its total"
+)
 WRONG = [
     (transport, {"x": X.numpy()}, TypeError, "x: is an array of shape (4, 2); must be a tensor of PyTorch"),
     (transport, {"y": None}, TypeError, "y: is None; must be a tensor"),
@@ -112,14 +115,14 @@ WRONG = [
     (loss, {"reach": 1.0, "penalty_b": 0.5}, ValueError, "reach: is given with penalty_b"),
     (loss, {"scaling": 0.9, "annealing": 0.5}, ValueError, "scaling: is given with annealing"),
     (loss, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
-    (loss, {"b": 2 * B, "reach": None}, ValueError, UNEQUAL + "; others need reach"),
+    (loss, {"b": 2 * B, "reach": None}, ValueError, UNEQUAL + "; unequal totals need reach"),
     (
         loss,
         {"a": A.bfloat16(), "b": B.bfloat16()},
         ValueError,
         "b: the total is 1.001953125; must equal the total of a",
     ),
-    (transport, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
+    (transport, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; unequal totals need unbalanced"),
     (pairs, {"x0": X.numpy()}, TypeError, "x0: is an array of shape (4, 2); must be a tensor"),
     (pairs, {"x1": Y[:, :1]}, ValueError, "x1: has points of shape (1,); must be as x0, (2,)"),
     (pairs, {"x1": Y[0]}, ValueError, "x1: has shape (2,); must be (n, ...)"),
@@ -214,3 +217,22 @@ def test_samples_loss_reads_weights_in_their_own_dtype():
     assert given.dtype == torch.float32
     assert not torch.equal(f, rounded)
     torch.testing.assert_close(given, f.float(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "wrong, words",
+    [
+        (torch.nested.nested_tensor([torch.ones(2), torch.ones(2)], layout=torch.strided), "nested"),
+        (torch.quantize_per_tensor(torch.ones(3, 2), 0.1, 0, torch.quint8), "quantized"),
+    ],
+)
+def test_tensors_of_other_kinds(wrong, words):
+    calls = {
+        "X_b": lambda: monge.solve_sample(X, wrong, reg=0.1),
+        "M": lambda: monge.solve(wrong, reg=0.1),
+        "cost_matrix": lambda: monge.linear_sum_assignment(wrong),
+        "logits": lambda: monge.project(wrong),
+    }
+    for field, call in calls.items():
+        with pytest.raises(TypeError, match=f"^{field}: is (a {words} tensor; must be|of dtype)"):
+            call()

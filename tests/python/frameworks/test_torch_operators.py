@@ -48,7 +48,7 @@ def logits():
 
 
 ARGUMENTS = {
-    "linear_sum_assignment": lambda: (random(3, 5, 4), torch.tensor([5, 3, 2]), None, False),
+    "linear_sum_assignment": lambda: (random(3, 5, 4), torch.tensor([5, 3, 2]), None, False, True),
     "mhc_mapping": lambda: (*mhc_arguments(), "mhc_paper", "{}", 0.0, 2.0),
     "mhc_mapping_backward": lambda: (
         *mhc_arguments(),
