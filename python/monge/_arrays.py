@@ -67,7 +67,7 @@ class NumPy:
         """An array of small matrices: float16, bfloat16 and float32 as they are, float64 is refused."""
         array = as_numpy(field, value)
         if array.dtype.kind != "f" or array.dtype.itemsize > 4:
-            raise TypeError(f"{field}: is of dtype {array.dtype}; must be float16 or float32")
+            raise TypeError(f"{field}: is of dtype {array.dtype}; must be float16 or float32, as by astype()")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
         fits = array.flags.aligned and _strides_fit([s // array.itemsize for s in array.strides], array.shape)
         return array if fits else np.ascontiguousarray(array)
@@ -480,6 +480,12 @@ def read_matrix(field: str, value: Any, what: str, column_major: bool = False) -
     if shape is not None and len(shape) != 2:
         raise ValueError(f"{field}: has shape {tuple(shape)}; must be {what}")
     return array
+
+
+def stack_of(field: str, given: Any) -> Any:
+    """The argument of a batch, as an array of NumPy's where its own type cannot be taken apart."""
+    is_opaque = isinstance(given, memoryview) or framework_of(given).root == "foreign"
+    return read(field, given) if is_opaque else given
 
 
 def read_optional(field: str, value: Any) -> Array | None:

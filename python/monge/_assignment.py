@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, framework_of, on_host, read, read_index
 from ._exact import run
+from ._arrays import Array, Place, framework_of, on_host, read, read_index, stack_of
 from ._names import shown, truth
 from ._problem import Problem
 from ._sparse import SparseCosts, read_sparse
@@ -66,6 +66,8 @@ def linear_sum_assignment(
         if rows is not None or columns is not None:
             raise ValueError("rows, columns: are given with a sparse matrix; all its rows and columns are used")
         return _assign_sparse(*sparse, maximize, check, n_threads)
+    if isinstance(cost_matrix, (list, tuple)):
+        cost_matrix = [stack_of(f"cost_matrix[{t}]", cost) for t, cost in enumerate(cost_matrix)]
     if _is_list(cost_matrix):
         return assign_list(cost_matrix, maximize, rows, columns, check, n_threads)
     costs = read("cost_matrix", cost_matrix)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, on_host, read, read_optional
+from ._arrays import Array, on_host, read, read_optional, stack_of
 from ._divergence import sinkhorn_divergence
 from ._exact import ExactResult, exact_options
 from ._exact import run as run_exact
@@ -779,6 +779,7 @@ def emd2(
     """
     if isinstance(b, (list, tuple)):
         b = np.asarray(b)
+    b = stack_of("b", b)
     columns = [b] if getattr(b, "ndim", 1) == 1 else [b[:, k] for k in range(b.shape[1])]
 
     def of(column: Any) -> Any:

@@ -185,8 +185,10 @@ class ExactResult(SparsePlanResult):
         (values,) = attached(self, "sparse_plan", (self._place.array(made.values),))
         return index(made.row_begin), index(made.column_indices), values
 
-    def transform(self) -> Array:
-        """The average target of each of the sources."""
+    def transform(self, points: Any = None) -> Array:
+        """The average target of each of the sources. `points` other than these have no images, and must be None."""
+        if points is not None:
+            raise NotImplementedError("points: are given; an exact plan moves its sources alone; plans with reg have maps")
         return self._average_of_targets()
 
     @property

@@ -28,6 +28,7 @@ from ._arrays import (
     read_index,
     read_matrix,
     read_optional,
+    stack_of,
 )
 from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
@@ -408,12 +409,6 @@ def one_each(
     return parts
 
 
-def stack_of(field: str, given: Any) -> Any:
-    """The argument of a batch, as an array of NumPy's where its own type cannot be taken apart."""
-    is_opaque = isinstance(given, memoryview) or framework_of(given).root == "foreign"
-    return read(field, given) if is_opaque else given
-
-
 def all_of(field: str, given: Any, what: str) -> list[Any]:
     """The problems of a batch as a list, which must not be empty."""
     try:
@@ -548,6 +543,8 @@ def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array
     """Warm starts of a batch, from a pair for each problem, or a pair of stacks or lists as BatchResult has them."""
     if given is None:
         return [(None, None)] * size
+    if isinstance(given, tuple):
+        given = tuple(v if isinstance(v, (list, tuple)) else stack_of("potentials_init", v) for v in given)
     if (
         isinstance(given, tuple)
         and len(given) == 2

@@ -152,8 +152,10 @@ def _exact_options(
 ) -> dict[str, Any]:
     kind = lower_name("unbalanced_type", unbalanced_type, "'KL' or 'TV'")
     if kind != "tv" and (unbalanced is not None or not is_balanced(own)):
+        given = "unbalanced" if unbalanced is not None else next(v for v in ("penalty_a", "penalty_b") if v in own)
         raise NotImplementedError(
-            f"unbalanced_type: is {unbalanced_type!r}, without reg; must be 'TV', or 'KL' with reg > 0 or 'auto'"
+            f"{given}: is given without reg, and unbalanced_type is {unbalanced_type!r}; must be with unbalanced_type "
+            "'TV', or with reg > 0 or 'auto'"
         )
     if method_of_pot(method) not in (None, "auto"):
         raise ValueError(f"method: is {shown(method)}, of transport with reg; must be left out without reg")

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ._arrays import Array, as_numpy
+from ._arrays import Array, as_numpy, stack_of
 from ._names import calls, number, shown
 from ._plan_result import SparsePlanResult
 from ._problem import Reg, cost_of_metric, costs, names_of_columns
@@ -91,10 +91,11 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         if isinstance(self.method, str) and self.method not in methods:
             raise ValueError(f"method: is {self.method!r}; must be {', '.join(methods)}")
         names, names_of_target = names_of_columns(X), names_of_columns(Xt)
-        source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2, copy=True)
+        how: Any = {"dtype": [np.float64, np.float32], "copy": True}
+        source = validate_data(self, stack_of("X", X), ensure_min_samples=2, **how)
         if names is not None and names_of_target not in (None, names):
             raise ValueError(f"Xt: has the columns {shown(names_of_target)}; must have those of X, {shown(names)}")
-        target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32], input_name="Xt", copy=True)
+        target = source if Xt is None else check_array(stack_of("Xt", Xt), input_name="Xt", **how)
         self._source, self._target = source, target
         self._of_target_alone = _rows(target) - _rows(source)
         if isinstance(self.method, str) and self.method in _REGULARIZED:
@@ -149,7 +150,7 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Array:
         """The images of points X (k x d) of the source domain, which need not be those of :meth:`fit`."""
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        points = validate_data(self, stack_of("X", X), reset=False, dtype=[np.float64, np.float32])
         if all(row in self._of_target_alone for row in _each_row(points.astype(self._target.dtype, copy=False))):
             warnings.warn("X: are points of Xt, of the target domain; transform() moves points of the source", stacklevel=2)
         if isinstance(self.result_, SparsePlanResult):
@@ -163,7 +164,7 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def inverse_transform(self, X: Any) -> Array:
         """The images of points X (k x d) of the target domain under the inverse map."""
         check_is_fitted(self)
-        points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        points = validate_data(self, stack_of("X", X), reset=False, dtype=[np.float64, np.float32])
         if isinstance(self.result_, SparsePlanResult):
             return _carried(points, self._target, self.result_.average(self._source, transpose=True))
         return self.result_.inverse.transform(points).astype(points.dtype, copy=False)
