@@ -347,8 +347,8 @@ class Jax(NumPy):
     def _known(self, field: str, value: Any) -> Array:
         if isinstance(value, self.module.core.Tracer):
             raise NotImplementedError(
-                f"{field}: is traced by JAX; monge.jax has functions for it, not for exact plans, whose derivatives are "
-                "in monge.torch"
+                f"{field}: is traced by JAX; monge.jax has functions for it, not for exact plans, whose derivatives "
+                "are in monge.torch"
             )
         return value
 

@@ -99,7 +99,9 @@ _MADE = [field.name for field in fields(_Made)]
 
 def _write(to: Array, values: np.ndarray[Any, Any]) -> None:
     framework = framework_of(to)
-    to[...] = values if framework.root == "numpy" else framework.array(values, framework.dtype_name(to), framework.device(to))
+    if framework.root != "numpy":
+        values = framework.array(values, framework.dtype_name(to), framework.device(to))
+    to[...] = values
 
 
 class ExactResult(SparsePlanResult):
@@ -188,7 +190,7 @@ class ExactResult(SparsePlanResult):
     def transform(self, points: Any = None) -> Array:
         """The average target of each of the sources. `points` other than these have no images, and must be None."""
         if points is not None:
-            raise NotImplementedError("points: are given; an exact plan moves its sources alone; plans with reg have maps")
+            raise NotImplementedError("points: are given; an exact plan moves its sources alone; with reg there are maps")
         return self._average_of_targets()
 
     @property

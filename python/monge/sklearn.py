@@ -152,7 +152,7 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         points = validate_data(self, stack_of("X", X), reset=False, dtype=[np.float64, np.float32])
         if all(row in self._of_target_alone for row in _each_row(points.astype(self._target.dtype, copy=False))):
-            warnings.warn("X: are points of Xt, of the target domain; transform() moves points of the source", stacklevel=2)
+            warnings.warn("X: are points of Xt, of the target; transform() moves points of the source", stacklevel=2)
         if isinstance(self.result_, SparsePlanResult):
             return _carried(points, self._source, self.result_.average(self._target))
         return self.result_.transform(points).astype(points.dtype, copy=False)

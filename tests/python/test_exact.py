@@ -390,7 +390,7 @@ def test_arguments_of_entropies_are_errors_without_reg() -> None:
     for given, error, match in (
         ({"unbalanced": 1.0}, NotImplementedError, "^unbalanced: is given without reg, and unbalanced_type is 'KL'"),
         ({"penalty_a": 1.0}, NotImplementedError, "^penalty_a: is given without reg, and"),
-        ({"unbalanced": 1.0, "unbalanced_type": "L2"}, NotImplementedError, "^unbalanced_type: is 'L2', without reg"),
+        ({"unbalanced": 1.0, "unbalanced_type": "L2"}, NotImplementedError, "^unbalanced: is given without reg, and"),
         ({"unbalanced": -1.0, "unbalanced_type": "TV"}, ValueError, "^unbalanced: is -1; must be"),
         ({"c": M}, NotImplementedError, "^c: is given; only solve"),
         ({"method": "newton"}, ValueError, "^method: is 'newton', of transport with reg; must be left out"),

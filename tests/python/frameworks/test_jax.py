@@ -312,7 +312,8 @@ def test_options_must_be_known():
 @pytest.mark.parametrize("metric", ["sqeuclidean", "cosine"])
 def test_eps_as_a_share_of_the_mean_cost(name, metric):
     x, y = clouds()
-    loss, other = LOSSES[name], {"transport": monge.solve_sample, "sinkhorn_divergence": monge.sinkhorn_divergence}[name]
+    loss = LOSSES[name]
+    other = {"transport": monge.solve_sample, "sinkhorn_divergence": monge.sinkhorn_divergence}[name]
     for how in ({"reg": "auto"}, {"eps_relative": 0.1}):
         given = functools.partial(loss, y=y, metric=metric, **how)
         expected = float(other(x, y, metric=metric, **how).value)
