@@ -56,7 +56,7 @@ def main():
         ),
         "solve_regularized": (
             lambda: monge.solve_regularized(cost, quadratic=1.0, n_threads=1),
-            lambda: _core.solve_regularized(session, matrix, None, None, quadratic, None, None, tolerance, None),
+            lambda: _core.solve_regularized(session, matrix, None, None, quadratic, None, None, None, tolerance, None),
         ),
         "project": (
             lambda: monge.project(logits, "mhc_paper", n_threads=1),

@@ -121,7 +121,7 @@ class NumPy:
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
         """Numbers, or an array of NumPy's, as a new array of this framework."""
-        return np.array(values, dtype)
+        return np.asarray(values).astype(dtype)
 
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
         return np.asarray(array)

@@ -158,7 +158,7 @@ def with_reference(
             raise ValueError("c: is given with reg_type 'entropy', whose reference is 1; must be left out, or 1")
     if is_balanced(options) if reg_type == "entropy" else measure is None:
         return problem, None
-    _core.check_solve_options(options)
+    _core.check_solve_options(dict(options))
     problem.require_sizes()
     if "eps" not in options:
         given = "c" if measure is not None else "penalties and reg_type 'entropy'"

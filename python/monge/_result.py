@@ -337,7 +337,7 @@ class OTResult(PlanResult):
         return refined
 
     def _transport_cost(self) -> float:
-        return self._report.transport_cost if self._report.certified else self._plan.transport_cost()
+        return float(self._report.transport_cost if self._report.certified else self._plan.transport_cost())
 
     def _value(self) -> float:
         if self._reg_type != "entropy":
