@@ -504,6 +504,13 @@ def kept(given: Any, array: Array) -> Array:
     return framework.copy(array) if framework.shares(given, array) else array
 
 
+def kept_pair(given_x: Any, x: Array, given_y: Any, y: Array) -> tuple[Array, Array]:
+    """:func:`kept` of both, as one array where they are the same memory: on a GPU the library looks no further."""
+    framework = framework_of(given_x)
+    one = kept(given_x, x)
+    return one, one if framework is framework_of(given_y) and framework.same(x, y) else kept(given_y, y)
+
+
 def kept_optional(field: str, value: Any, reader: Callable[[str, Any], Array | None] = read_optional) -> Array | None:
     array = reader(field, value)
     return None if array is None else kept(value, array)

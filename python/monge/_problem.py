@@ -24,6 +24,7 @@ from ._arrays import (
     on_host,
     kept,
     kept_optional,
+    kept_pair,
     read,
     read_index,
     read_matrix,
@@ -281,20 +282,22 @@ def points_problem(
         raise ValueError(f"X_b: has the columns {shown(names_y)}; must have them in the order of X_a, {shown(names_x)}")
     x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
     label_weight = weight_of_labels(labels_x, labels_y, label_cost, label_weight)
-    place, is_one = Place.of(X_a, x, y, device=device), framework_of(X_a) is framework_of(X_b)
-    is_one = is_one and framework_of(X_a).same(x, y)
-    x, y = (kept(X_a, x), None if is_one else kept(X_b, y))
+    place = Place.of(X_a, x, y, device=device)
+    x, y = kept_pair(X_a, x, X_b, y)
+    of_x, of_y = read_index("labels_x", labels_x), read_index("labels_y", labels_y)
+    if of_x is not None and of_y is not None:
+        of_x, of_y = kept_pair(labels_x, of_x, labels_y, of_y)
     return Problem(
         place,
         kept_optional("a", a),
         kept_optional("b", b),
         x=x,
-        y=x if is_one else y,
+        y=y,
         cost_function=cost_function,
         norm_p=p,
         scale=number("scale", scale),
-        labels_x=kept_optional("labels_x", labels_x, read_index),
-        labels_y=kept_optional("labels_y", labels_y, read_index),
+        labels_x=of_x,
+        labels_y=of_y,
         label_cost=kept_optional("label_cost", label_cost),
         label_weight=label_weight,
         followed=Followed.of(None, X_a, X_b, a, b),

@@ -1,5 +1,6 @@
 """Arrays on a GPU: PyTorch, CuPy and JAX, streams, and devices that do not go together. Skipped where there is none."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -66,6 +67,37 @@ def test_the_callers_stream(clouds):
     stream.synchronize()
     expected = monge.solve_sample(2 * clouds[0], clouds[1], reg=1.0).transform()
     np.testing.assert_allclose(doubled.cpu(), 2 * expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("library", ["torch", "cupy"])
+def test_results_keep_their_answers_when_tensors_change(clouds, monkeypatch, library):
+    if library == "cupy":
+        give = pytest.importorskip("cupy").asarray
+    else:
+        give = functools.partial(torch.tensor, device="cuda")
+    x, y = map(give, clouds)
+    cost = give(((clouds[0][:, None] - clouds[1]) ** 2).sum(-1))
+    of_points, of_costs = monge.solve_sample(x, y, reg=1.0), monge.solve(cost, reg=1.0)
+    uses = (
+        lambda: of_points.transform(),
+        lambda: of_points.inverse.plan,
+        lambda: of_costs.plan,
+        lambda: of_costs.apply(give(np.ones(200))),
+        lambda: of_costs.inverse.plan,
+    )
+    expected = [of_points.transform(), of_points.inverse.plan, of_costs._make_plan(), *(use() for use in uses[3:])]
+    of_points, of_costs = monge.solve_sample(x, y, reg=1.0), monge.solve(cost, reg=1.0)
+    monkeypatch.setattr(monge._problem, "MOST_COPIED", 0)
+    large = monge.solve(cost, reg=1.0)
+    for array in (x, y, cost):
+        array *= 3
+    for use, wanted in zip(uses, expected):
+        found = use()
+        assert float(abs(found - wanted).max()) <= 1e-6 * float(abs(wanted).max())
+    for use in (lambda: large.plan, lambda: large.apply(give(np.ones(200))), lambda: large.inverse.plan):
+        with pytest.raises(RuntimeError, match="^M: was changed in place since the solve"):
+            use()
+    assert len(large.potentials[0]) == 300
 
 
 def test_weights_may_lie_in_host_memory(clouds):
