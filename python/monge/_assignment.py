@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._exact import run
 from ._arrays import Array, Place, framework_of, on_host, read, read_index, stack_of
+from ._exact import run
 from ._names import shown, truth
 from ._problem import Problem
 from ._sparse import SparseCosts, read_sparse
