@@ -238,7 +238,7 @@ void NewtonMethod::find_direction(int most_products) {
 
   set_diagonal(1 + damping_);
   Vector& right = *scratch_[Side::columns];
-  vectors_.combine({{eps_, point_.wanted.get()}, {-eps_, point_.marginal.get()}}, right);
+  vectors_.combine({{1, point_.wanted.get()}, {-1, point_.marginal.get()}}, right);
   vectors_.combine({{0, step_.get()}}, *step_);
   LinearSystem const system{
       .matrix =
@@ -251,6 +251,8 @@ void NewtonMethod::find_direction(int most_products) {
   ConjugateGradientResult const result = conjugate_gradient(
       vectors_, system, right, *step_,
       {.tolerance = kResidual, .iterations = std::min(kMostProducts, most_products), .evaluates_residual = false});
+  // Conjugate gradients find the step in units of eps: its squares neither overflow nor underflow, whatever the costs.
+  vectors_.combine({{eps_, step_.get()}}, *step_);
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;
 }
