@@ -1,5 +1,7 @@
 #include "core/evaluation.hpp"
 
+#include <algorithm>
+
 namespace monge {
 namespace {
 
@@ -24,14 +26,27 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   result.gradient_norm = std::sqrt(a.square.value() + b.square.value());
   result.transport_cost = centred_cost + a.shift_marginal.value() + b.shift_marginal.value();
   // sum P log(P / a b^T) = sum P (f + g - C) / eps: the shifts cancel in it, so it is formed without them.
-  double const entropy = (a.potential_marginal.value() + b.potential_marginal.value() - centred_cost) / eps;
+  double const terms = a.potential_marginal.value() + b.potential_marginal.value() - centred_cost;
   double const mass_terms = a.weight.value() * b.weight.value() - result.mass;
-  result.primal = result.transport_cost + eps * (entropy + mass_terms) + a.penalty.value() + b.penalty.value();
+  result.entropy = terms + eps * mass_terms;
+  result.penalty = a.penalty.value() + b.penalty.value();
+  result.primal = result.transport_cost + result.entropy + result.penalty;
+  result.tilt = terms - b.weight.value() * a.potential_weight.value() - a.weight.value() * b.potential_weight.value();
   result.dual_of_rows = a.dual.value();
   result.dual_of_columns = b.dual.value();
   result.dual = result.dual_of_rows + result.dual_of_columns + eps * mass_terms;
   result.gap = a.gap.value() + b.gap.value();
   return result;
+}
+
+void restore_digits(Evaluation& evaluation, double eps, double mean_cost, double product_mass) {
+  double const scale = eps * product_mass, both = evaluation.tilt + mean_cost * product_mass;
+  double const mean_square = std::max(both, 0.0) / scale;  // Of z.
+  if (!(mean_square * std::sqrt(mean_square) <= 0x1p-50)) return;
+  if (!(std::abs(both / 2 - evaluation.entropy) <= 0x1p-46 * scale)) return;
+  evaluation.entropy = both / 2;
+  evaluation.primal = evaluation.transport_cost + evaluation.entropy + evaluation.penalty;
+  evaluation.dual = evaluation.primal - evaluation.gap;
 }
 
 }  // namespace monge

@@ -15,7 +15,10 @@ struct Evaluation {
   double column_error;    // |P^T 1 - b exp(-g / rho_b)|_1
   double gradient_norm;   // The 2-norm of both sides' errors
   double transport_cost;  // <C, P>
-  double primal;
+  double penalty;         // Of both marginals; 0 for constraints.
+  double entropy;         // eps KL(P | a b^T)
+  double tilt;            // sum_ij (P_ij - a_i b_j) (f_i + g_j) - <C, P>
+  double primal;          // transport_cost + entropy + penalty
   double dual;
   double dual_of_rows;     // <a, f>, or <a, rho_a (1 - exp(-f / rho_a))>
   double dual_of_columns;  // The same of b and g
@@ -49,6 +52,7 @@ struct SideSums {
   CompensatedSum dual;     // <a, f>, or <a, rho (1 - exp(-f / rho))>
   CompensatedSum gap;      // <f, r - a>, or rho KL(r | a exp(-f / rho))
   CompensatedSum potential_marginal, shift_marginal;
+  CompensatedSum potential_weight;  // <a, f>
 
   MONGE_HOST_DEVICE void add(double a, double r, double f, double shift, double rho) {
     if (a == 0) return;  // A point of weight 0 has no mass, and its potential may be infinite.
@@ -56,11 +60,13 @@ struct SideSums {
     marginal.add(r);
     potential_marginal.add(f * r);
     shift_marginal.add(shift * r);
+    // The potential in the user's gauge, in two parts: the shift can be many orders larger than the rest.
+    potential_weight.add(f * a);
+    potential_weight.add(shift * a);
     if (std::isinf(rho)) {
       double const excess = r - a;
       error.add(std::fabs(excess));
       square.add(excess * excess);
-      // The potential in the user's gauge, in two parts: the shift can be many orders larger than the rest.
       dual.add(f * a);
       dual.add(shift * a);
       gap.add(f * excess);
@@ -87,6 +93,7 @@ struct SideSums {
     gap.add(other.gap);
     potential_marginal.add(other.potential_marginal);
     shift_marginal.add(other.shift_marginal);
+    potential_weight.add(other.potential_weight);
   }
 };
 
@@ -94,5 +101,15 @@ struct SideSums {
 /// difference of close numbers, and offsets of the clouds make terms large.
 Evaluation evaluate_plan(double eps, SideSums const& rows, SideSums const& columns, double centred_cost);
 Evaluation evaluate_plan(double eps, SideValues const& rows, SideValues const& columns, double centred_cost);
+
+/// Gives the entropy and both values their digits where eps is far above the costs: eps KL(P | a b^T) is then a small
+/// difference of numbers near eps `product_mass`, which is sum a sum b. `mean_cost` is <C, a b^T> / (sum a sum b), or
+/// NaN. With z_ij = log(P_ij / (a_i b_j)),
+///   KL(P | a b^T)                                  = sum_ij a_i b_j (z_ij^2 / 2 + z_ij^3 / 3 + ...)
+///   (KL(P | a b^T) + KL(a b^T | P)) / 2            = sum_ij a_i b_j (z_ij^2 / 2 + z_ij^3 / 4 + ...)
+///   eps (KL(P | a b^T) + KL(a b^T | P))            = tilt + mean_cost product_mass
+/// The terms of the last line have the size of the costs. Half of it replaces the entropy where the difference of the
+/// series is below the rounding of the entropy. Forbidden pairs, whose z is infinite, make the two differ by more.
+void restore_digits(Evaluation& evaluation, double eps, double mean_cost, double product_mass);
 
 }  // namespace monge

@@ -94,6 +94,11 @@ void validate(SolveOptions const& options) {
 
 SolveOptions with_eps(SolveOptions options, double mean_cost) {
   if (options.eps != 0) return options;
+  require(
+      std::isfinite(mean_cost),
+      "eps_relative: is {}, but sums for the mean cost are beyond double arithmetic; must be replaced by eps, in the "
+      "units of the cost",
+      options.eps_relative);
   options.eps = options.eps_relative * mean_cost;
   require(kPositive.contains(options.eps),
           "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",

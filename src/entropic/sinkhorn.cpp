@@ -122,6 +122,13 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
+/// Whether float32 has all digits of the squares of these distances.
+bool holds_squares(PointCloud const& clouds, double bound) {
+  constexpr double kLeast = 0x1p-100;  // The least normal number over the unit roundoff, with some bits to spare.
+  double const size = bound / clouds.scale;
+  return (has_products(clouds.cost_function) ? size : size * size) >= kLeast;
+}
+
 /// Moves (f', g') by constants to equal means: large constants would leave few digits to the rest. The sum of both
 /// means stays if it may be the dual value of a plan, and becomes 0 otherwise.
 void centre(EntropicOperator& entropic, Marginals const& marginals) {
@@ -211,7 +218,8 @@ class SinkhornRun {
   bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
-  void certified(Evaluation const& value, double seconds) {
+  void certified(Evaluation value, double seconds) {
+    restore_digits(value, options().eps, report().mean_cost, report().mass * report().mass_b);
     policy_.certified(value);
     report().certified = true;
     report().gradient_norm = value.gradient_norm;
@@ -247,6 +255,9 @@ class SinkhornRun {
     report().marginal_error = policy_.marginal_error();
     report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps,
                                rounding_text(problem_, policy_.entry_rounding()));
+    // Values and plans have their digits: they need the potentials beside eps.
+    if (double const rounding = policy_.potential_rounding(); rounding > 1e-3)
+      report().message += fmt::format("; beside this eps the potentials are rounded to {:.0e} of the costs", rounding);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -465,22 +476,28 @@ void forget_potentials(EntropicOperator& entropic) {
 }
 
 void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
+  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
+  double mean_cost = problem.entropic->cost_size().mean;
+  if (clouds != nullptr) require_no_overflow(clouds->cost_function, 0, mean_cost);
+  double const bound = problem.entropic->cost_size().centred_bound;
+  bool const fits = first_precision(problem.options) == Precision::float64 || clouds == nullptr ||
+                    problem.entropic->is_self() || holds_squares(*clouds, bound);
   auto const overflows = [&] { return !std::isfinite(problem.entropic->cost_size().centred_bound); };
-  if (overflows() && problem.options.precision == Precision::automatic) {
+  if ((overflows() || !fits) && problem.options.precision == Precision::automatic) {
     problem.options.precision = Precision::float64;
     problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem.options));
   }
+  if (clouds != nullptr && problem.options.precision == Precision::float64)
+    require_no_overflow(problem.entropic->cost_size().centred_bound);
   require(!overflows(), "{}",
-          std::holds_alternative<CostMatrix>(problem.geometry)
+          clouds == nullptr
               ? "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
                 "or the costs and eps smaller by a common factor"
-          : problem.options.precision == Precision::float64
-              ? kSquaresOverflow
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
-  double mean_cost = problem.entropic->cost_size().mean;
-  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
-  if (std::isnan(mean_cost) && problem.options.eps == 0 && clouds != nullptr)
+  bool const lacks_digits =
+      problem.options.certificate && problem.entropic->cost_size().centred_bound < kFewDigits * problem.options.eps;
+  if (std::isnan(mean_cost) && clouds != nullptr && (problem.options.eps == 0 || lacks_digits))
     mean_cost = backend.mean_cost(*clouds, problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   double const total_a = problem.marginals.total_a, total_b = problem.marginals.total_b;

@@ -115,11 +115,14 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
   }
 }
 
-/// Whether float64 comes first. A looser tolerance than rounding needs one certificate, and then leaves a plan in
-/// float32, whose products are faster.
+/// Whether float64 comes first: where potentials in float32 would have few digits, or where float64 costs little. In
+/// the second case a looser tolerance than rounding needs one certificate, and then leaves a plan in float32, whose
+/// products are faster.
 bool SinkhornPolicy::begins_in_float64() const {
-  return may_refine() && options_.certificate && options_.tolerance > 0 &&
-         options_.tolerance < logit_rounding(options_.eps) && cost_bound_ < times_.float64_up_to * options_.eps;
+  if (!may_refine()) return false;
+  return cost_bound_ < kFewDigits * options_.eps ||
+         (options_.certificate && options_.tolerance > 0 && options_.tolerance < logit_rounding(options_.eps) &&
+          cost_bound_ < times_.float64_up_to * options_.eps);
 }
 
 void SinkhornPolicy::begin() {
@@ -526,6 +529,10 @@ double SinkhornPolicy::logit_rounding(double eps) const {
   // With a penalty the target marginals have the factor exp(-f / rho).
   double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
   return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / eps + cost_bound_ / least_penalty);
+}
+
+double SinkhornPolicy::potential_rounding() const {
+  return cost_bound_ > 0 ? unit_roundoff(precision_) * options_.eps / cost_bound_ : 0;
 }
 
 /// Whether sweeps have come to errors that rounding stops, on the way to a tolerance out of its reach: errors that a

@@ -22,6 +22,9 @@ enum class SinkhornAction {
   finish,   ///< Nothing: the solve has ended with `status`.
 };
 
+/// Where costs are below this share of eps, potentials in float32 have few digits: their rounding is that of eps.
+inline constexpr double kFewDigits = 0x1p-10;
+
 struct SinkhornStep {
   SinkhornAction action;
   Sweep sweep{};
@@ -73,6 +76,8 @@ class SinkhornPolicy {
   double value() const { return certified_value_.value_or(bound() / mass_); }
   /// The relative rounding error of an entry of the plan, at the largest costs.
   double entry_rounding() const;
+  /// The rounding of the potentials as a share of the costs; 0 for costs that are all equal.
+  double potential_rounding() const;
 
  private:
   enum class Mode { sinkhorn, newton };

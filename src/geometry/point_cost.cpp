@@ -92,7 +92,16 @@ void throw_no_class(char const* field, std::int64_t point, std::int64_t label, s
 }
 
 void require_no_overflow(double bound) {
-  require(std::isfinite(bound), "{}", kSquaresOverflow);
+  require(std::isfinite(bound), "x, y: the squared distances overflow; the points must lie closer together");
+}
+
+void require_no_overflow(CostFunction function, double bound, double mean) {
+  bool const fits = !has_products(function) || std::abs(mean) <= std::numeric_limits<double>::max() / 16;
+  require_no_overflow(fits ? bound : std::numeric_limits<double>::infinity());
+}
+
+void require_no_overflow_of_new(double bound) {
+  require(std::isfinite(bound), "points: the squared distances overflow; must lie closer to those of the plan");
 }
 
 void throw_no_direction(char const* field, std::int64_t row) {

@@ -82,9 +82,13 @@ struct PointCost {
 /// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
 /// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
-/// Throws invalid_argument unless a PointCost::bound() is finite.
+/// Throws invalid_argument "x, y: the squared distances overflow; ..." unless a cost, or a PointCost::bound(), is
+/// finite.
 void require_no_overflow(double bound);
-inline constexpr char kSquaresOverflow[] = "x, y: the squared distances overflow; the points must lie closer together";
+/// The same for a mean cost that leaves no room for the shifts. Distances have no shifts, and their mean may be NaN.
+void require_no_overflow(CostFunction function, double bound, double mean);
+/// The same of new points, whose mean cost is not known.
+void require_no_overflow_of_new(double bound);
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
 /// Throws unsupported where new points would need labels.
 void require_no_labels(PointCost const& cost);

@@ -276,6 +276,7 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
     for (std::size_t k = 0; k < own.size(); ++k) sum += change[k] * kept.coordinate(j, static_cast<std::int64_t>(k));
     moved[static_cast<std::size_t>(j)] += sum;
   }
+  require_no_overflow_of_new(result->bound());
   return result;
 }
 

@@ -120,8 +120,8 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   });
 }
 
-// Without bounds, first step: logits and their maxima.
-template <class T, ScoreForm kForm>
+// Without bounds, first step: logits and their maxima. With kMoment the stripe receives the scores.
+template <class T, ScoreForm kForm, bool kMoment>
 HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, LaneSums<T>& largest) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
@@ -138,7 +138,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
         if (keep) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
         auto t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
         if constexpr (kMayForbid<kForm>) t = hn::Max(t, hn::Set(d, kForbidden<T>));
-        hn::Store(t, d, args.stripe + at + v * kLanes);
+        hn::Store(kMoment ? acc[r][v] : t, d, args.stripe + at + v * kLanes);
         row_largest = hn::Max(row_largest, t);
       }
       largest.Put(r0 + r, row_largest);
@@ -146,12 +146,14 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
   });
 }
 
-// Without bounds, second step: exponentials relative to the maxima of the block.
+// Without bounds, second step: exponentials relative to the maxima of the block. Moments are of multiplier * score_rj:
+// a difference of t_rj and h_j would have few digits where eps is far above the costs.
 template <class T, ScoreForm kForm, bool kMoment>
 HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
                                      LaneSums<T>& sums, LaneSums<T>& moments) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  [[maybe_unused]] auto const multiplier = hn::Set(d, args.multiplier);
   sums.Fill(args.row_count, kLeast<T>);
   if constexpr (kMoment) moments.Fill(args.row_count, T(0));
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
@@ -164,16 +166,22 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
       auto sum = sums.Get(r);
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
-        auto const t = hn::Load(d, row + v * kLanes);
+        auto t = hn::Load(d, row + v * kLanes);
+        [[maybe_unused]] auto cost = t;
+        if constexpr (kMoment) {
+          cost = hn::Mul(t, multiplier);
+          t = hn::MulAdd(t, multiplier, hn::Load(d, args.h + j + v * kLanes));
+          if constexpr (kMayForbid<kForm>) {
+            cost = hn::Max(cost, hn::Set(d, kForbidden<T>));
+            t = hn::Max(t, hn::Set(d, kForbidden<T>));
+          }
+        }
         auto e = exp2(d, hn::Sub(t, far));
         if constexpr (kMayForbid<kForm>) e = hn::IfThenElseZero(hn::Gt(t, hn::Set(d, kForbidden<T>)), e);
         hn::Store(e, d, row + v * kLanes);
         auto const weighted = hn::Mul(e, hn::Load(d, args.beta + j + v * kLanes));
         sum = hn::Add(sum, weighted);
-        if constexpr (kMoment) {
-          moments.Put(r,
-                      hn::MulAdd(weighted, hn::Sub(t, hn::Load(d, args.log2_weight + j + v * kLanes)), moments.Get(r)));
-        }
+        if constexpr (kMoment) moments.Put(r, hn::MulAdd(weighted, cost, moments.Get(r)));
       }
       sums.Put(r, sum);
     }
@@ -214,7 +222,11 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
     } else if (bounded) {
       ExponentiateBelow<T, kForm, false>(args, exps, begin, end, sums);
     } else {
-      ComputeLogits<T, kForm>(args, begin, end, sums);
+      if (row_moment != nullptr) {
+        ComputeLogits<T, kForm, true>(args, begin, end, sums);
+      } else {
+        ComputeLogits<T, kForm, false>(args, begin, end, sums);
+      }
       if (args.logits) continue;
       for (std::int64_t r = 0; r < args.row_count; ++r)
         largest[r] = static_cast<T>(reference_above(static_cast<double>(sums.Max(r))));

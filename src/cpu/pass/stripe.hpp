@@ -49,7 +49,6 @@ struct StripeArgs {
   std::int64_t first_column = 0;  // A multiple of kPanel; columns before it are left out.
   T const* h;
   T const* beta;
-  T const* log2_weight;  // Of the columns; read only if `row_moment` is not null.
   T multiplier;
   std::int64_t first_row;  // A multiple of kRowGroup.
   std::int64_t row_count;  // Rows beyond the last point are padding: computed, never read.
@@ -85,7 +84,7 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
 }
 
 /// Writes E (or t) to the stripe and its block_scale. For each row writes row_max = max_b M_rb, row_sum and, unless
-/// null, row_moment_r = sum_j beta_j 2^(t_rj - row_max) (t_rj - log2_weight_j).
+/// null, row_moment_r = sum_j beta_j 2^(t_rj - row_max) multiplier score_rj.
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 

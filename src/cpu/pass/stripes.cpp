@@ -88,7 +88,6 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
       .first_column = options.upper ? first_column(first) : 0,
       .h = logits.h.get(),
       .beta = options.beta == nullptr ? logits.beta.get() : options.beta,
-      .log2_weight = logits.log2_weight.get(),
       .multiplier = logits.multiplier,
       .first_row = first,
       .row_count = (count + kRowGroup - 1) / kRowGroup * kRowGroup,
@@ -104,8 +103,6 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
   double* const moments = options.moments ? work.row_moment.data() : nullptr;
   exponentiate_rows(work.args, work.row_max.data(), work.row_sum.data(), moments);
   work.offset = logits.offset;
-  for (std::int64_t r = 0; moments != nullptr && r < count; ++r)
-    moments[r] += logits.offset * work.row_sum[static_cast<std::size_t>(r)];
 }
 
 template <class T>
@@ -184,7 +181,7 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
           double const factor =
               weight[i] > 0 ? weight[i] * std::exp2(work.exponent(k) + (f.values()[i] - norm) * (kLog2e / eps)) : 0.0;
           result.row[i] = factor * work.row_sum[r];
-          // C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j); the columns give the sum over g'_j.
+          // C'_ij = norm_i + norm_j - eps ln2 multiplier score_ij
           row_cost[i] = norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r];
           column_weight[r] = factor / mass;
         }
@@ -194,7 +191,7 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
   double const* const column_sums = sums.join();
   for (std::size_t j = 0; j < result.column.size(); ++j) {
     result.column[j] = data.is_self ? result.row[j] : mass * static_cast<double>(logits.beta[j]) * column_sums[j];
-    result.centred_cost += result.column[j] * g.values()[j];
+    result.centred_cost += result.column[j] * data.costs->norm(Side::columns)[j];
   }
   result.centred_cost += std::accumulate(row_cost.begin(), row_cost.end(), 0.0);
   return result;

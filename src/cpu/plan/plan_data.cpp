@@ -33,7 +33,6 @@ template <class T>
 Logits<T>::Logits(std::int64_t columns)
     : h(aligned_array<T>(padded_to_panel<T>(columns))),
       beta(aligned_array<T>(padded_to_panel<T>(columns))),
-      log2_weight(aligned_array<T>(padded_to_panel<T>(columns))),
       bias(static_cast<std::size_t>(columns)) {}
 
 template <class T>
@@ -59,7 +58,6 @@ void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& pot
     if (j >= bias.size() || weights.value[j] == 0) {
       h[j] = kNoWeight<T>;
       beta[j] = 0;
-      log2_weight[j] = 0;
       continue;
     }
     double const shown = bias[j] - offset;
@@ -68,7 +66,6 @@ void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& pot
     // Where numbers of T are more than 2 apart, logits are noise already. The clamp only keeps beta finite.
     double const remainder = std::clamp(shown - static_cast<double>(h[j]), -1.0, 1.0);
     beta[j] = std::exp2(static_cast<T>(remainder));
-    log2_weight[j] = static_cast<T>(weights.log2[j]);
   }
 }
 

@@ -50,8 +50,8 @@ struct Logits {
   explicit Logits(std::int64_t columns);
   void set(PlanData<T> const& data, Side columns, HostVector const& potential, double eps);
 
-  AlignedArray<T> h, beta, log2_weight;  // Padded to whole panels.
-  std::vector<double> bias;              // h + log2 beta + offset, in float64.
+  AlignedArray<T> h, beta;   // Padded to whole panels.
+  std::vector<double> bias;  // h + log2 beta + offset, in float64.
   T multiplier = 0;
   double offset = 0;   // Subtracted from every h before rounding, so that a constant of the potential costs no digits.
   double largest = 0;  // The largest |h_j| over points of positive weight.

@@ -257,7 +257,7 @@ void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const
   LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
   for (Side side : swept_sides()) {
     logits.side[side_index(side)] = {problem_.side(side), potentials_[side_index(side)].data(),
-                                     state(side).logits.arrays(), nullptr};
+                                     state(side).logits.arrays()};
   }
   cuda::make_logits(logits, queue);
 }

@@ -28,16 +28,17 @@ struct SoftminPoints {
   static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
     SumArguments const& sums = arguments.sums[side];
     SweepParameters const& parameters = *sums.parameters;
-    double const weight = sums.points.weight[i], potential = arguments.potential[side][i];
+    double const weight = sums.points.weight[i], norm = sums.points.norm[i];
     float reference;
     double sum;
     join_slots<float>(sums, i, reference, sum);
-    double const plus = softmin_value(sums.points.norm[i], parameters, sums.side, reference, sum);
-    double const marginal = weight > 0 ? weight * exp((potential - plus) / parameters.eps) : 0.0;
+    double const plus = softmin_value(norm, parameters, sums.side, reference, sum);
+    double const marginal = weight > 0 ? weight * exp((arguments.potential[side][i] - plus) / parameters.eps) : 0.0;
     if (marginal == 0) return {0, 0};
-    if (!sums.moments) return {marginal, marginal * (potential - parameters.constant[side])};
+    // An infinite marginal must not meet a norm of 0.
+    if (!sums.moments) return {marginal, norm == 0 ? 0.0 : norm * marginal};
     double const mean = join_moments(sums, i, reference) / sum;
-    return {marginal, marginal * (sums.points.norm[i] - parameters.eps_ln2 * mean)};
+    return {marginal, marginal * (norm - parameters.eps_ln2 * mean)};
   }
 };
 

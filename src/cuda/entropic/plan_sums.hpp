@@ -29,9 +29,9 @@ struct PlanSumsOutput {
   PlanMarginals marginals;
 };
 
-/// After a softmin pass in float for each side; the pass over the rows also has moments. Let h be the constant of g and
-/// t_ij the logit without h, which would be large beside C' if the masses differ much. <C', P> is the sum of r_i
-/// (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row, and of c_j (g_j - h).
+/// After a softmin pass in float for each side; the pass over the rows also has moments. <C', P> is the sum of r_i
+/// (norm_i - eps ln2 sum_j w_ij c score_ij), w the softmax of the row and c the factor of the scores in a logit, and of
+/// c_j norm_j.
 struct PlanSumsArguments {
   SumArguments sums[2];
   double const* potential[2];

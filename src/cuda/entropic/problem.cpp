@@ -61,7 +61,7 @@ Transform transform_logits(Problem const& problem, Side side, Potentials const& 
   result.parameters = DeviceArray<SweepParameters>(runtime, 1);
   result.logits = Logits(runtime, columns.padded_size, columns.scalar);
   LogitArguments logits{parameters_for(potentials, eps, 1.0), result.parameters.data(), {}};
-  logits.side[side_index(other)] = {columns, potentials[side_index(other)].data(), result.logits.arrays(), nullptr};
+  logits.side[side_index(other)] = {columns, potentials[side_index(other)].data(), result.logits.arrays()};
   make_logits(logits, runtime->stream());
   return result;
 }
@@ -96,11 +96,10 @@ struct EntryLogits {
   double* of[2] = {};
 
   void make(PackedSide const (&points)[2], Potentials const& potentials, double eps, Queue const& queue) const {
-    make_logits(
-        {parameters_for(potentials, eps, 1.0),
-         parameters,
-         {{points[0], potentials[0].data(), {of[0]}, nullptr}, {points[1], potentials[1].data(), {of[1]}, nullptr}}},
-        queue);
+    make_logits({parameters_for(potentials, eps, 1.0),
+                 parameters,
+                 {{points[0], potentials[0].data(), {of[0]}}, {points[1], potentials[1].data(), {of[1]}}}},
+                queue);
   }
 };
 
@@ -212,17 +211,17 @@ void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, do
   Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
                             {runtime, points[1].padded_size, points[1].scalar}};
   SweepParameters* parameters = nullptr;
-  double *slopes = nullptr, *moments = nullptr;
+  double* moments = nullptr;
   unsigned char* partials[2] = {};
   DeviceArray<unsigned char> const memory =
-      allocate_parts(runtime, Part{parameters, 1}, Part{slopes, points[1].padded_size}, Part{moments, parts(0)},
-                     Part{partials[0], parts(0) * 2 * scalar}, Part{partials[1], parts(1) * 2 * scalar});
+      allocate_parts(runtime, Part{parameters, 1}, Part{moments, parts(0)}, Part{partials[0], parts(0) * 2 * scalar},
+                     Part{partials[1], parts(1) * 2 * scalar});
 
-  make_logits({parameters_for(potentials, eps, 1.0),
-               parameters,
-               {{points[0], potentials[0].data(), logits[0].arrays(), nullptr},
-                {points[1], potentials[1].data(), logits[1].arrays(), slopes}}},
-              queue);
+  make_logits(
+      {parameters_for(potentials, eps, 1.0),
+       parameters,
+       {{points[0], potentials[0].data(), logits[0].arrays()}, {points[1], potentials[1].data(), logits[1].arrays()}}},
+      queue);
   PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
   for (Side const side : kSides) {
     int const s = side_index(side);
@@ -236,10 +235,7 @@ void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, do
     pass.factors = logits[1 - s].factors.data();
     pass.parameters = parameters;
     pass.partials = partials[s];
-    if (side == Side::rows) {
-      pass.slopes = slopes;
-      pass.moments = moments;
-    }
+    if (side == Side::rows) pass.moments = moments;
     passes[s].launch(queue, runtime->stream());
     arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].work(), parameters};
   }

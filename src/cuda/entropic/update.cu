@@ -50,12 +50,10 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source cons
   start_next_kernel();
   if (i == 0 && side == 0) *arguments.parameters = parameters;
   if (!of.arrays.logits || i >= of.points.padded_size) return;
-  bool const real = i < of.points.size;
-  double const slope =
-      real ? (of.potential[i] - of.points.norm[i] - parameters.constant[side]) * parameters.log2e_over_eps : 0.0;
-  bool const counts = real && of.points.weight[i] > 0;
-  store_logit<T>(of.arrays, i, counts, counts ? of.points.log_weight[i] + slope : 0.0);
-  if (of.slopes) of.slopes[i] = slope;
+  bool const counts = i < of.points.size && of.points.weight[i] > 0;
+  double const exponent =
+      counts ? (of.potential[i] - of.points.norm[i] - parameters.constant[side]) * parameters.log2e_over_eps : 0.0;
+  store_logit<T>(of.arrays, i, counts, counts ? of.points.log_weight[i] + exponent : 0.0);
 }
 
 template <class T, class Source>

@@ -29,7 +29,6 @@ struct LogitArguments {
     PackedSide points;
     double const* potential;
     LogitArrays arrays;
-    double* slopes;  // Null if no pass needs moments.
   };
   OfSide side[2];  // Rows, columns; a side without arrays is left out.
 };

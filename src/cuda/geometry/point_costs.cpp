@@ -382,6 +382,7 @@ std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const 
   CloudFindings const found = download(*runtime_, findings->data(), 1)[0];
   result->take_findings(side, fresh_points, found);
   result->set_sides(found.constant);
+  require_no_overflow_of_new(result->bound());
   if (undirected_) result->undirected_ = undirected_->at(side, points);
   return result;
 }

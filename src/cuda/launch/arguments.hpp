@@ -109,7 +109,7 @@ struct alignas(2 * sizeof(T)) PartialSum {
 /// The result of a pass over all pairs, from the logits t_ij = h_j + score_ij.
 enum class Pass {
   softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the pass finds the references.
-  moments,   // Softmin, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` and float only.
+  moments,   // Softmin, and sums of beta_j 2^(t_ij - reference_i) score_ij. `tile` and float only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i) for given references.
   entries,   // The terms of product, times kEntryScale, to memory; and their sums.
   hadamard,  // Multiplies entries in memory by the scores.
@@ -203,7 +203,6 @@ struct PassArguments {
   SweepParameters const* parameters = nullptr;
   void const* logits = nullptr;      // h of the columns, float or double.
   void const* factors = nullptr;     // beta_j, beta_j v_j of a product, or log2 beta_j of logits; null for ones.
-  double const* slopes = nullptr;    // h_j - log2 b_j, for moments.
   void const* references = nullptr;  // Given references of the rows, float or double.
   WorkPlan work;
   int chunks = 1;             // Chunks of coordinates, for the tensor cores.

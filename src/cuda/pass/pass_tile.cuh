@@ -2,7 +2,7 @@
 // of these results:
 //
 //   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
-//   moments    softmin, and sum_j beta_j 2^(t_ij - reference) (k_j + c score_ij), k_j = h_j - log2 b_j (float)
+//   moments    softmin, and sum_j beta_j 2^(t_ij - reference) c score_ij (float)
 //   product    the sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory
@@ -17,10 +17,9 @@
 //   that in float, and twice as much if d > 64. Each stored score is read once, without barriers among the warps.
 //
 // Numerics: a thread sums its 16 columns of a tile in T, and tiles in double. Softmin and moments take no maximum: if
-//   the sum of a tile shows that a reference is too low, the reference moves and the tile is summed again. k_j is
-//   finite if b_j = 0, so such columns add 0 to both sums. Forbidden pairs have t_ij = -infinity and add 0, too; a row
-//   with forbidden pairs only has the sum 0.
-//   too; a row that has no other pairs ends with the sum 0.
+//   the sum of a tile shows that a reference is too low, the reference moves and the tile is summed again.
+//   Columns with b_j = 0 add 0 to both sums. Forbidden pairs have t_ij = -infinity and add 0, too; a row with forbidden
+//   pairs only has the sum 0.
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/score_tile.cuh"
@@ -102,8 +101,6 @@ struct TileSums {
     for (int quad = 0; quad < kThreadColumns; quad += 4) {
       int const first = column + column_offset(quad);
       TileColumns<T, kPass> const columns(arguments, first);
-      double slope[4] = {};
-      if constexpr (kPass == Pass::moments) load_columns(slope, arguments.slopes, first);
 #pragma unroll
       for (int r = 0; r < kThreadRows; ++r) {
 #pragma unroll
@@ -114,8 +111,8 @@ struct TileSums {
           if constexpr (kPass == Pass::moments) {
             // A forbidden pair must not multiply its 0 by infinity.
             bool const forbidden = kForm == ScoreForm::stored && isinf(value);
-            T const moment = forbidden ? T(0) : fused(factor, value, static_cast<T>(slope[c]));
-            tile_moment[r] = fused(columns.kFactors ? columns.factor[c] * power : power, moment, tile_moment[r]);
+            T const cost = forbidden ? T(0) : factor * value;
+            tile_moment[r] = fused(columns.kFactors ? columns.factor[c] * power : power, cost, tile_moment[r]);
           }
         }
       }
