@@ -71,7 +71,7 @@ constexpr auto names_of(RegularizedMethod) {
 enum class RegularizedCriterion {
   gap,  ///< RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|. The gap is relative to the larger of
         ///< the primal value, for costs shifted to begin at 0, and 1e-6 (after float32 1e-3) of the mass times the
-        ///< range of the costs.
+        ///< range of the costs. Costs that are all equal have the slope of h at equal entries in place of a range.
   residual,  ///< The residual alone.
 };
 constexpr auto names_of(RegularizedCriterion) {

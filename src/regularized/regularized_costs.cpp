@@ -1,12 +1,37 @@
 #include "regularized/regularized_costs.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <monge/options.hpp>
 
 #include "core/require.hpp"
+#include "regularized/regularized_operator.hpp"
+#include "regularized/separable.hpp"
 
 namespace monge {
+namespace {
+
+/// A bound of the slope of h, in the user's units, where all entries have this share of the mass.
+double slope_of(RegularizerTerms const& terms, double mass, double share) {
+  double slope = terms.quadratic * mass * share;
+  if (terms.group_lasso > 0) slope += terms.group_lasso * std::ranges::max(terms.group_weights);
+  if (terms.hypentropy > 0) slope += terms.hypentropy * std::asinh(share * mass / terms.hypentropy_width);
+  if (terms.separable) slope += terms.separable->slope(share);
+  return slope;
+}
+
+}  // namespace
+
+void RegularizedCosts::set_scale(double least, double most, RegularizerTerms const& terms) {
+  scale_.offset = least;
+  scale_.range = most - least;
+  if (scale_.range > 0) return;
+  double const slope = slope_of(terms, scale_.mass, 1 / (static_cast<double>(n_) * static_cast<double>(m_)));
+  using Limits = std::numeric_limits<double>;
+  scale_.range = slope >= Limits::min() && slope <= Limits::max() ? slope : 1;
+}
 
 void throw_bad_entry(std::int64_t row, std::int64_t column, double cost, double l1_weight, double mask) {
   if (!is_cost(cost)) throw_bad_cost(row, column, cost);

@@ -41,8 +41,8 @@ struct RegularizerTerms {
 };
 
 /// The user's cost c is (c - offset) / range inside. The offset is the least cost of an allowed pair. The range is the
-/// largest c - offset + lambda_1 W of the allowed pairs whose points both have mass, or 1 if that is 0. Masses are in
-/// units of `mass`.
+/// largest c - offset + lambda_1 W of the allowed pairs whose points both have mass. If that is 0, all values come from
+/// h: the range is then the slope of h at equal entries, or 1 if h is 0. Masses are in units of `mass`.
 struct CostScale {
   double offset = 0, range = 1, mass = 1;
 
@@ -78,6 +78,9 @@ class RegularizedCosts {
   explicit RegularizedCosts(RegularizedInput const& input) : n_(std::ssize(input.p)), m_(std::ssize(input.q)) {
     scale_.mass = input.mass;
   }
+
+  /// Sets the scale of costs of this range.
+  void set_scale(double least, double most, RegularizerTerms const& terms);
 
   CostScale scale_;
 

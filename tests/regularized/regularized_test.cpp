@@ -248,6 +248,42 @@ TEST_P(Splitting, WeightsAsSmallAndAsLargeAsNumbersAre) {
   }
 }
 
+/// Values of costs without a range come from h alone. Tolerances are relative to these, whatever the weights, the costs
+/// and the masses are.
+TEST_P(Splitting, ConstantCostsHaveTheUnitsOfTheTerms) {
+  for (double const cost : {0.0, 5.0}) {
+    for (double const mass : {1.0, 1e-20, 1e20}) {
+      Case problem = make_case(9, 7, 5);
+      std::ranges::fill(problem.cost, cost);
+      for (std::vector<double>* const side : {&problem.p, &problem.q}) {
+        for (double& weight : *side) weight *= mass;
+      }
+      Terms const terms(problem);
+      for (double const weight : {1e-100, 1e-12, 1e-6, 1.0, 1e20, 1e80}) {
+        double const table[] = {0, 0, 0.02 * mass, weight, 1.1 * mass, 2 * weight};
+        std::vector<Regularizer> all{terms.all[1], terms.all[2], terms.all[4], {}};
+        all[0].quadratic = all[1].group_lasso = all[2].hypentropy = weight;
+        all[2].hypentropy_width = 0.01 * mass;
+        all[3].slopes = {table, 3, 2};
+        for (std::size_t k = 0; k < all.size(); ++k) {
+          SCOPED_TRACE(testing::Message()
+                       << "cost " << cost << ", mass " << mass << ", weight " << weight << ", " << k);
+          for (RegularizedMethod const method : {RegularizedMethod::splitting, RegularizedMethod::automatic}) {
+            RegularizedOptions given = options(kTolerance);
+            given.method = method;
+            if (method == RegularizedMethod::automatic) given.precision = Precision::automatic;
+            RegularizedReport const report =
+                solve_regularized(context(), problem.matrix(), problem.p, problem.q, all[k], given).report();
+            EXPECT_EQ(report.status, Status::converged) << report.message;
+            EXPECT_GT(report.regularization, 0);
+            EXPECT_LE(std::abs(report.gap), kTolerance * report.regularization);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Splitting, WeightsBeyondNumbersAreErrors) {
   Case problem = make_case(3, 4, 2);
   problem.cost = {0, 1, 2, 4, 0, 1, 2, 4, 0, 1, 2, 4};

@@ -59,7 +59,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
 
 void RegularizedCosts::set_points(PointCloud const& clouds) {
   points_ = std::make_shared<PointCosts<double> const>(clouds, of(Side::rows).share, of(Side::columns).share);
-  require_no_overflow(points_->bound());
+  require_no_overflow(clouds.cost_function, points_->bound(), points_->mean());
   lines_ = lines_of(*points_);  // take() scales them after the survey.
 }
 
@@ -76,8 +76,7 @@ void RegularizedCosts::take(CostSurvey const& found) {
   for (Side const side : kSides)
     require_allowed_partners(side, of(side).share, sums[static_cast<int>(side)]->has_partner());
   require_finite_range(found.least, found.most);
-  scale_.offset = found.least;
-  if (found.most > found.least) scale_.range = found.most - found.least;
+  set_scale(found.least, found.most, terms_);
   for (Side const side : kSides) {
     Points& points = of_[static_cast<int>(side)];
     SurveyedPoints const& sum = *sums[static_cast<int>(side)];

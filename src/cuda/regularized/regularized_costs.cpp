@@ -18,7 +18,7 @@ DeviceArray<unsigned char> load_points(SharedRuntime const& runtime, PointCloud 
   cudaStream_t const stream = runtime->stream();
   PointCosts costs(runtime, clouds, a, b, DataType::float64, findings, 0, stream);
   costs.finish(clouds, download(*runtime, findings->data(), 2).data());
-  require_no_overflow(costs.bound());
+  require_no_overflow(clouds.cost_function, costs.bound(), costs.mean());
   PassArguments const scores = costs.scores(Side::rows);
   points.dimension = scores.rows.dimension;
   points.form = scores.form;
@@ -117,8 +117,7 @@ void RegularizedCosts::finish() {
   for (Side const side : kSides)
     require_allowed_partners(side, of(side).share, survey.has_partner(side, of(side).share.size()));
   require_finite_range(survey.least, survey.largest);
-  scale_.offset = survey.least;
-  if (survey.largest > survey.least) scale_.range = survey.largest - survey.least;
+  set_scale(survey.least, survey.largest, given_);
   set_means(survey);
   survey_ = {};
   scratch_ = {};
