@@ -32,8 +32,8 @@ from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals,
 from ._response import FallsShortError, Found, Response, Wanted, by_weights, in_gauge
 
 
-_SHIFTED = 1e-4
-"""The relative error of potentials above which derivatives of functions that are not linear have a warning."""
+_SHIFTED = 1e-3
+"""The relative error of outputs above which derivatives of functions that are not linear have a warning."""
 
 
 class _Attached(torch.autograd.Function):
@@ -77,8 +77,7 @@ class _Attached(torch.autograd.Function):
                     found = None
                 if found is None:  # Outside of the handler, so that errors are not chained to the first.
                     found = derive(ctx.result._refined, by_problem, by, *arguments)
-                    if name in ("potentials", "potential"):
-                        _warn_of_shift(name, ctx.result)
+                    _warn_of_shift(name, ctx.result, others if name in _OF_OTHERS else (), ctx.how)
             else:
                 found = [None if v is None else math.nan * v for v in given]  # A sparse one, too.
             if is_constant:
@@ -89,19 +88,26 @@ class _Attached(torch.autograd.Function):
         return *none, *(first_only(name, v, *by, *given) for v in found)
 
 
-def _warn_of_shift(name: str, result: Any) -> None:
-    """A warning where the refined potentials differ from those of the result. dL/df and dL/dg, which autograd computed
-    at those of the result, are off by as much if L is not linear. The scale is the spread of the potentials, or reg."""
-    for weights, *pair in zip(
-        weights_of(result._problem), result._float64_potentials(), result._refined._float64_potentials()
-    ):
-        f, of_optimum = (torch.as_tensor(v, device=weights.device)[weights > 0] for v in pair)
-        scale = max(float(of_optimum.std(correction=0)), result.reg)
-        shift = float((f - of_optimum).square().mean().sqrt()) / scale
-        if shift > _SHIFTED:
+def _outputs(result: Any, name: str, others: tuple[Tensor, ...], how: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    found = getattr(result, name)
+    if callable(found):
+        found = found(*others, *how)
+    return tuple(v.double() for v in (found if isinstance(found, tuple) else (found,)))
+
+
+def _warn_of_shift(name: str, result: Any, others: tuple[Tensor, ...], how: tuple[Any, ...]) -> None:
+    """A warning where the outputs at the refined potentials differ from those of the result, at which autograd computed
+    dL/d(output): it is off by as much, relative to its size, if L is not linear. Potentials are relative to their
+    spread, or to reg: a constant does not count."""
+    of_potentials = name in ("potentials", "potential")
+    for own, refined in zip(*(_outputs(of, name, others, how) for of in (result, result._refined))):
+        sizes = refined - refined.mean() if of_potentials else refined
+        least = result.reg * math.sqrt(refined.numel()) if of_potentials else 0.0
+        change, size = float((own - refined).norm()), max(float(sizes.norm()), least)
+        if change > _SHIFTED * size:
             warn(
-                f"{name}: are off by some {shift:.0e} of their spread; a gradient of a function of them that is not "
-                "linear may be off by as much, or more; a smaller tol makes it better"
+                f"{name}: the error of this output is some {change / size:.0e}; a gradient of a function of it that is "
+                "not linear may be off by as much, or more; a smaller tol makes it better"
             )
             return
 
