@@ -48,65 +48,52 @@ std::unique_ptr<Vector> PlanDerivatives::product(Side side, Vector const& in) {
   return out;
 }
 
-Vector const& PlanDerivatives::inverse_marginal(Side side) {
-  std::unique_ptr<Vector>& slot = kept(side).inverse_marginal;
+template <class Fill>
+Vector const& PlanDerivatives::filled(std::unique_ptr<Vector>& slot, Side side, bool wide, Fill const& fill) {
   if (!slot) {
-    slot = make(side);
-    vectors_.reciprocal(plan_.marginal(side), *slot);
+    std::unique_ptr<Vector> fresh = make(side, wide);
+    fill(*fresh);
+    slot = std::move(fresh);
   }
   return *slot;
+}
+
+Vector const& PlanDerivatives::inverse_marginal(Side side) {
+  return filled(kept(side).inverse_marginal, side, false,
+                [&](Vector& out) { vectors_.reciprocal(plan_.marginal(side), out); });
 }
 
 Vector const& PlanDerivatives::support(Side side) {
-  std::unique_ptr<Vector>& slot = kept(side).support;
-  if (!slot) {
-    slot = make(side);
-    combine({{1, &plan_.marginal(side), &inverse_marginal(side)}}, *slot);
+  return filled(kept(side).support, side, false, [&](Vector& out) {
+    combine({{1, &plan_.marginal(side), &inverse_marginal(side)}}, out);
     // Rounds to exactly 1: projecting a multiple of the support away then leaves exact zeros.
-    combine({{2, slot.get()}, {-1, slot.get(), slot.get()}}, *slot);
-  }
-  return *slot;
+    combine({{2, &out}, {-1, &out, &out}}, out);
+  });
 }
 
 Vector const& PlanDerivatives::points(Side side) {
-  std::unique_ptr<Vector>& slot = kept(side).points;
-  if (!slot) {
-    slot = make(side, true);
-    plan_.points(side, *slot);
-  }
-  return *slot;
+  return filled(kept(side).points, side, true, [&](Vector& out) { plan_.points(side, out); });
 }
 
 Vector const& PlanDerivatives::slopes(Side side) {
-  std::unique_ptr<Vector>& slot = kept(side).slopes;
-  if (!slot) {
-    slot = make(side, true);
-    plan_.slopes(side, *slot);
-  }
-  return *slot;
+  return filled(kept(side).slopes, side, true, [&](Vector& out) { plan_.slopes(side, out); });
 }
 
 Vector const& PlanDerivatives::far_points(Side side) {
-  std::unique_ptr<Vector>& slot = kept(side).far_points;
-  if (!slot) {
-    slot = make(side, true);
-    plan_.multiply_points(side, *slot);
-  }
-  return *slot;
+  return filled(kept(side).far_points, side, true, [&](Vector& out) { plan_.multiply_points(side, out); });
 }
 
 /// At eps / 2 the same potentials give a_i b_j exp(2 (f_i + g_j - C_ij) / eps) = P_ij^2 / (a_i b_j).
 Vector const& PlanDerivatives::overlap() {
-  if (overlap_) return *overlap_;
-  std::unique_ptr<Vector> const row = make(Side::rows), column = make(Side::columns);
-  plan_.weight_terms(Side::rows, penalties_.a, {.ratio = row.get()});
-  vectors_.reciprocal(*row, *row);
-  plan_.weight_terms(Side::columns, penalties_.b, {.ratio = column.get()});
-  vectors_.reciprocal(*column, *column);
-  overlap_ = make(Side::columns);
-  plan_.at_eps(0.5 * eps_)->multiply(Side::columns, *row, *overlap_);
-  combine({{1, overlap_.get(), column.get()}}, *overlap_);
-  return *overlap_;
+  return filled(overlap_, Side::columns, false, [&](Vector& out) {
+    std::unique_ptr<Vector> const row = make(Side::rows), column = make(Side::columns);
+    plan_.weight_terms(Side::rows, penalties_.a, {.ratio = row.get()});
+    vectors_.reciprocal(*row, *row);
+    plan_.weight_terms(Side::columns, penalties_.b, {.ratio = column.get()});
+    vectors_.reciprocal(*column, *column);
+    plan_.at_eps(0.5 * eps_)->multiply(Side::columns, *row, out);
+    combine({{1, &out, column.get()}}, out);
+  });
 }
 
 void PlanDerivatives::gradient(Side side, Vector& out) {

@@ -79,6 +79,9 @@ class PlanDerivatives {
   std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
   void tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out);
 
+  /// The vector of a slot. It is made at its first use, and kept once fill(vector) has ended: that may throw.
+  template <class Fill>
+  Vector const& filled(std::unique_ptr<Vector>& slot, Side side, bool wide, Fill const& fill);
   struct Kept {
     std::unique_ptr<Vector> inverse_marginal, support, points, slopes, far_points;
     double size_of_points = 0;  // A power of two.
