@@ -22,7 +22,7 @@ namespace monge::bench {
 namespace {
 
 constexpr double kTolerances[] = {1e-4, 1e-6, 1e-8};
-constexpr double kEps[] = {1e-3, 5e-4};  // Of the largest cost, which is 1.
+constexpr double kEps[] = {1e-3, 5e-4};  // Fractions of the largest cost, which is 1.
 constexpr int kMostPasses = 3000;
 /// Calls of which the median counts, unless they take longer than so many seconds in all.
 constexpr int kRuns = 5;

@@ -37,7 +37,7 @@ struct Case {
 
 struct Timing {
   double us, single_us;
-  double residual, of_evaluation;  // Of an iteration and of a float64 evaluation of its X, over |(p, q)|_2.
+  double residual, of_evaluation;  // Residual of an iteration and of a float64 evaluation of its X, over |(p, q)|_2.
   bool right;
 };
 

@@ -202,7 +202,7 @@ namespace {
 /// The part of a file before its values.
 struct Preamble {
   Header header;
-  std::int64_t length, header_end;  // Of the file and of this part, in bytes.
+  std::int64_t length, header_end;  // Bytes of the file, and of this part.
 
   /// "f8" of '<f8'.
   std::string_view type() const {

@@ -31,7 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr ProjectionPreset kStandardPreset = ProjectionPreset::mhc_paper;
-constexpr double kWideSpread = 80;  // Of the logits of a matrix: exp(-80) is about the least float32.
+constexpr double kWideSpread = 80;  // Spread of a matrix's logits: exp(-80) is about the least float32.
 
 struct Arguments {
   std::string logits, out, row_marginal, column_marginal;

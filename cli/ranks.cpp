@@ -29,7 +29,7 @@ namespace {
 
 int rank = 0, size = 1;
 std::FILE* errors = stderr;
-std::optional<Communicator> of_this_machine;  // Of ranks that this program has started.
+std::optional<Communicator> of_this_machine;  // Ranks that this program has started.
 std::vector<pid_t> started;                   // Those of rank 0.
 
 /// From the environment that Open MPI and MPICH give to their processes.

@@ -57,7 +57,7 @@ struct TransformRun : CostRun {
 
 struct ProjectRun : Run {
   std::int64_t batch = 0;
-  int rows = 0, columns = 0;  ///< Of the logits.
+  int rows = 0, columns = 0;  ///< Size of the logits.
   std::string preset;
   Status status = Status::completed;
   std::string message;  ///< A note for the user about the result; often empty.

@@ -100,7 +100,7 @@ struct Loss {
   double entries = 0;               // of a row of a plan, on average
 };
 
-/// Of X, X', Y and Y'.
+/// The energy distance from the batches X, X', Y and Y'.
 Loss energy_distance(monge::Context const& context, std::array<Vector, 4> const& batches) {
   struct Term {
     int rows, columns;

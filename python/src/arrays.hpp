@@ -29,7 +29,7 @@ class Array {
 
   VectorView vector() const;
   MatrixView matrix() const;
-  /// Of matrices with at most so many rows and columns.
+  /// A batch of matrices with at most so many rows and columns.
   BatchView batch(int most = kLargestProjection) const;
   IndexView indices() const;
   IndexMatrixView index_matrix() const;

@@ -151,7 +151,7 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   virtual Ranks* ranks() const { return nullptr; }
   virtual DeviceInfo info() const = 0;
   virtual PassTimes pass_times(Geometry const& geometry, double cache_bytes) const = 0;
-  /// Of the arrays in the memory of the device.
+  /// Bytes of the arrays in the memory of the device.
   virtual MemoryCount& memory() const = 0;
   /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Small problems may run in
   /// parallel, one thread each; the others run in turn.

@@ -246,8 +246,8 @@ class CpuBackend final : public Backend {
                                                       workers_, input.options.cache_bytes);
   }
 
-  int threads_;           // Of this rank.
-  cpu::Workers workers_;  // Of all ranks.
+  int threads_;           // Threads of this rank.
+  cpu::Workers workers_;  // Threads of all ranks.
   std::shared_ptr<Ranks> ranks_;
   cpu::Projection projection_;
   cpu::Assigner assigner_;

@@ -13,7 +13,7 @@ namespace monge::cpu {
 template <class T>
 using AlignedArray = hwy::AlignedFreeUniquePtr<T[]>;
 
-/// Of all arrays of the process.
+/// Bytes of all arrays of the process.
 MemoryCount& memory();
 
 /// Throws out_of_memory.

@@ -39,7 +39,7 @@ struct Team {
 
   int size;
   Ranks* ranks;  // Null where this rank does all the work.
-  int first;     // Of this rank's threads, which are `own`.
+  int first;     // First of this rank's `own` threads.
   int own;
 };
 

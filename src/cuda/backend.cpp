@@ -70,7 +70,7 @@ class CudaBackend final : public Backend {
 
   Ranks* ranks() const override { return ranks_.get(); }
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
-  /// Of an H200, from microseconds for a launch of each half-step and for a million pairs.
+  /// Times on an H200, from microseconds for a launch of each half-step and for a million pairs.
   PassTimes pass_times(Geometry const& geometry, double) const override {
     auto const [rows, columns, dimension] = shape_of(geometry);
     double const millions = 1e-6 * static_cast<double>(rows) * static_cast<double>(columns);

@@ -22,7 +22,7 @@
 namespace monge {
 namespace {
 
-/// Of OT(a, b), OT(a, a) and OT(b, b), in this order.
+/// The geometries of OT(a, b), OT(a, a) and OT(b, b), in this order.
 using Geometries = std::array<Geometry, 3>;
 
 bool has_points(Geometry const& geometry) {

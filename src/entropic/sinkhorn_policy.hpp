@@ -139,15 +139,15 @@ class SinkhornPolicy {
   SinkhornStep step_{};
 
   Sweep last_sweep_{};
-  SweepErrors errors_;  // Of last_sweep_.
+  SweepErrors errors_;  // Errors that last_sweep_ reported.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
   bool may_step_;               // Whether Newton's method is allowed.
   Mode mode_ = Mode::sinkhorn;  // The method on this rung.
   int newton_steps_ = 0;
   int newton_iterations_ = 0;
-  int advances_ = 0;  // Of Newton's method at options_.eps, if runs_steps().
-  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // Of a Newton step; NaN after sweeps.
+  int advances_ = 0;  // Steps of Newton's method at options_.eps, if runs_steps().
+  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // From a Newton step; NaN after sweeps.
   struct Seen {
     int iteration;
     double error;
@@ -172,7 +172,7 @@ class SinkhornPolicy {
   double doubted_error_ = std::numeric_limits<double>::infinity();  // Error at which rounding was last suspected.
   int best_iteration_ = 0;
   std::optional<int> refined_at_;          // Iteration.
-  std::optional<double> certified_error_;  // Of the current potentials.
+  std::optional<double> certified_error_;  // Certified error of the current potentials.
   std::optional<double> certified_value_;  // The criterion's value, relative as the tolerance is.
   std::optional<Status> shortfall_;        // Set when the solve is ending: its status if the target is missed.
 };

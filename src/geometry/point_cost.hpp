@@ -52,7 +52,7 @@ struct PointCost {
 
   CostFunction function;
   double scale;
-  double p;           // Of distances: 2 for the Euclidean one. Infinity: the largest difference.
+  double p;           // Exponent of distances: 2 for the Euclidean one. Infinity: the largest difference.
   double square = 0;  // See above; both are 0 for distances.
   double product = 0;
   std::int64_t dimension;                    // Coordinates of a point.

@@ -72,7 +72,7 @@ std::vector<double> centred_products(MatrixView points, std::span<double const> 
 
 namespace {
 
-/// Of elements of `width` bytes, row-major.
+/// A matrix of elements of `width` bytes, row-major.
 struct Block {
   void const* data;
   std::int64_t rows, columns, row_stride, width;

@@ -15,7 +15,7 @@ namespace monge {
 struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
-  std::int64_t dimension;      // Of the points; 0 where the costs have none.
+  std::int64_t dimension;      // Coordinates of a point; 0 where the costs have no points.
   bool has_point_derivatives;  // PlanOperator::point_form() does not throw.
   double scale;                // PointCloud::scale; NaN where there are no points.
   double label_weight;         // NaN where there are no labels.

@@ -15,12 +15,12 @@ namespace monge {
 /// by e^{-s_i} on the side that goes first, w_i starts as e^{-s_i} instead of 1, which makes the shift exact for every
 /// mode.
 struct ProjectionProblem {
-  int rows = 0, columns = 0;              ///< Of P: with the dustbin.
-  int logit_rows = 0, logit_columns = 0;  ///< Of the input.
+  int rows = 0, columns = 0;              ///< Size of P, dustbin included.
+  int logit_rows = 0, logit_columns = 0;  ///< Size of the input.
   std::int64_t batch = 0;
   ProjectionStart start = ProjectionStart::exp;
   EpsilonMode epsilon_mode = EpsilonMode::none;
-  float epsilon = 0;         ///< Of the sums; 0 for the modes none and matrix.
+  float epsilon = 0;         ///< Guard of the sums; 0 for the modes none and matrix.
   float matrix_epsilon = 0;  ///< Added to K.
   float inverse_temperature = 1;
   float tolerance = 0;

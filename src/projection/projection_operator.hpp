@@ -16,7 +16,7 @@ struct MhcArrays {
   float const* base = nullptr;
   float pre_epsilon = 0, post_factor = 2;
 
-  int columns() const { return streams * (streams + 2); }  ///< Of mixes; entries of base.
+  int columns() const { return streams * (streams + 2); }  ///< Columns of mixes, and entries of base.
 };
 
 struct MhcOutputs {

@@ -33,7 +33,7 @@ struct RegularizerTerms {
   MatrixView l1_weights;
   double hypentropy = 0, hypentropy_width = 1;
   MatrixView mask;
-  std::shared_ptr<SeparableFunctions> separable;  // Of a separable term or of `slopes`; null without both.
+  std::shared_ptr<SeparableFunctions> separable;  // Functions of a separable term or of `slopes`; null without both.
   std::shared_ptr<SlopeTable const> slopes;       // In the user's units; null without that term.
 
   /// The name of the term that `separable` has.
@@ -48,7 +48,7 @@ struct CostScale {
 
   /// The weights of the terms inside.
   double quadratic(double weight) const { return weight * mass / range; }
-  double linear(double weight) const { return weight / range; }  // Of group_lasso, l1 and hypentropy.
+  double linear(double weight) const { return weight / range; }  // The weight of group_lasso, l1 or hypentropy.
   double width(double beta) const { return beta / mass; }
 };
 
@@ -152,7 +152,7 @@ class RegularizedOperator {
 /// Residuals of X after the last iteration.
 struct SplittingResidual {
   double row_squares, column_squares;  ///< |X 1 - p|_2^2 and |X^T 1 - q|_2^2.
-  std::int64_t nonzeros;               ///< Of X.
+  std::int64_t nonzeros;               ///< Entries of X that are not 0.
 };
 
 /// A state to begin from. An empty part keeps the value of a cold start.

@@ -82,7 +82,7 @@ SeparableFunctions::Sums SeparableFunctions::sums(std::span<double const> x, std
     for (std::size_t k = 0; k < z.size(); ++k) {
       require(conjugate[k] >= 0, "separable: conjugate is {} at {}; must be >= 0", conjugate[k], slacks[k]);
       double const product = slacks[k] * masses[k];
-      constexpr double kRounding = 1e-6;  // Of the user's functions.
+      constexpr double kRounding = 1e-6;  // Relative rounding of the user's functions.
       require(value[k] + conjugate[k] >= product * (1 - kRounding),
               "separable: conjugate is {} at z = {}; must be at least z x - value(x), which is {} at x = {}",
               conjugate[k], slacks[k], product - value[k], masses[k]);

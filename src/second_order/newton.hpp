@@ -49,7 +49,7 @@ class NewtonMethod {
     std::unique_ptr<Vector> next;      // g after a plain sweep
     std::unique_ptr<Vector> marginal;  // c
     std::unique_ptr<Vector> wanted;    // b'
-    double error = 0, norm = 0;        // Of c - b': L1, L2.
+    double error = 0, norm = 0;        // L1 and L2 norm of c - b'.
   };
 
   double value(Point const& point) const { return criterion_ == Criterion::gradient ? point.norm : point.error; }
@@ -81,7 +81,7 @@ class NewtonMethod {
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
   std::unique_ptr<EntrySolver> entries_;
   bool entries_are_old_ = true;
-  std::unique_ptr<Vector> rows_, inverse_rows_, diagonal_;  // Of the system: k_a a', its inverse, and the diagonal
+  std::unique_ptr<Vector> rows_, inverse_rows_, diagonal_;  // The system's k_a a', its inverse, and its diagonal
   VectorPair scratch_, masses_;                             // For one expression at a time
 };
 

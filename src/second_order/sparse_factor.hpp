@@ -29,7 +29,7 @@ class SparseFactor {
   /// Replaces the right-hand side (n numbers and m) by the solution. A factor must be there.
   void solve(std::span<double> rows, std::span<double> columns) const;
 
-  /// Of the lower triangle of the factor, the diagonal included.
+  /// Entries of the lower triangle of the factor that are not 0, the diagonal included.
   std::int64_t nonzeros() const;
   /// About how many multiply-adds factor() takes.
   double operations() const;

@@ -36,7 +36,7 @@ constexpr double kUnitRoundoff = 0x1p-53;
 /// The plan at some potentials.
 struct Point {
   VectorPair marginals;
-  VectorPair gradient;  // Of minus the dual: marginals less weights.
+  VectorPair gradient;  // Gradient of the negative dual: marginals less weights.
   double mass = 0, dual = 0;
   double value = 0;         // The criterion's value.
   double l1 = 0, norm = 0;  // Errors of both marginals, in L1 and L2.
@@ -301,7 +301,7 @@ class Splr {
   VectorPair weights_;
   double mass_;
   double cost_;      // The scale of the costs.
-  double rounding_;  // Of the potentials: 2^-53 times cost_, or times those at the start if larger.
+  double rounding_;  // Rounding of the potentials: 2^-53 times cost_ or, if larger, times the potentials of the start.
   double most_pairs_, wanted_pairs_;
 
   VectorPair iterate_, candidate_;
@@ -311,7 +311,7 @@ class Splr {
   SplrCheck check_;
   SplrCheck best_check_{.value = std::numeric_limits<double>::quiet_NaN()};
   int age_ = 0;           // Iterations since the pairs were chosen; 0: new ones are due.
-  double last_step_ = 1;  // Of the search.
+  double last_step_ = 1;  // Step length that the last line search found.
   double first_l2_ = 0, last_l2_ = 0;
 };
 

@@ -44,7 +44,7 @@ class SolveProgram : public ProgramWithClouds {
   std::vector<double> numbers(std::string_view name) const {
     return std::get<std::vector<double>>(read_array("numbers", path(name)).values);
   }
-  /// Of int64, which no input has.
+  /// Numbers of type int64, which no input has.
   std::vector<std::int64_t> indices(std::string_view name, std::string_view shape) const {
     std::string const bytes = contents(path(name));
     EXPECT_THAT(bytes, HasSubstr(fmt::format("'descr': '<i8', 'fortran_order': False, 'shape': {}, ", shape)));
@@ -53,7 +53,7 @@ class SolveProgram : public ProgramWithClouds {
     std::memcpy(values.data(), bytes.data() + begin, values.size() * sizeof(std::int64_t));
     return values;
   }
-  /// Of x.npy and y.npy, 40 x 30.
+  /// Costs between x.npy and y.npy, 40 x 30.
   std::vector<double> squared_distances() const {
     std::vector<double> const x = numbers("x.npy"), y = numbers("y.npy");
     std::vector<double> costs;

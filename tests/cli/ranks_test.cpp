@@ -27,7 +27,7 @@ class RanksProgram : public Program {
     points("x.npy", 700, 3, 1);
     points("y.npy", 600, 3, 2);
   }
-  /// Of two processes of this program.
+  /// The outcome of two processes of this program.
   Outcome run_two(std::vector<std::string> arguments) const {
     arguments.back() = "cpu,cpu";
     return run(arguments);

@@ -345,7 +345,7 @@ TEST(ManyPointsOfASolve, cuda_have_the_value_of_the_few) {
     EXPECT_NEAR(report.primal, reference().primal, (2 * options.tolerance + rounding) * largest);
   };
   expect_value("points", PointCloud{few.x.view(), y.view(), few.scale}, 0);
-  double const single = std::numeric_limits<float>::epsilon();  // Of the costs in the matrix.
+  double const single = std::numeric_limits<float>::epsilon();  // Rounding of the costs in the matrix.
   expect_value("few lines", CostMatrix{MatrixView(lines.data(), kFew, kMany)}, single);
   expect_value("many lines", CostMatrix{MatrixView(columns.data(), kMany, kFew), true}, single);
 }

@@ -92,7 +92,7 @@ struct Trial {
   std::vector<double> normal(std::int64_t rows, std::int64_t columns = 1) {
     return gaussian_points(rows, columns, random);
   }
-  /// Of a result in this precision on CUDA against one of the CPU in float64: errors of both add up.
+  /// Tolerance for a result in this precision on CUDA against one of the CPU in float64: errors of both add up.
   Tolerance tolerance(Precision precision) const {
     Arithmetic const one = arithmetic({DeviceType::cuda}, precision, problem.d());
     Arithmetic const two = arithmetic({}, Precision::float64, problem.d());
@@ -338,7 +338,7 @@ void expect_in_chunks(Trial const& trial, int bytes_in_float32, Check const& che
 TEST_P(ManyTiles, have_the_products_of_the_cpu) {
   Trial trial(GetParam());
   auto const cpu = trial.plan_of(Context::cpu(), Precision::float64);
-  // Of entries in float32 only the high halves are as many bytes.
+  // The high halves of float32 entries take 2 bytes a pair.
   expect_in_chunks(trial, 2, [&](PlanOperator& cuda, Precision precision) {
     Tolerance const tolerance = trial.tolerance(precision);
     for (Side const side : {Side::rows, Side::columns}) {
@@ -394,7 +394,7 @@ TEST_P(ManyTiles, have_the_entries_of_the_cpu) {
     }
     if (precision == Precision::float64) {
       // Off by some 1e-13, none of the 1e8 entries is so near the threshold and no draw so near a boundary.
-      double const threshold = 1.000001 * largest(*cpu, Side::rows)[59];  // Of row 1, the twentieth.
+      double const threshold = 1.000001 * largest(*cpu, Side::rows)[59];  // The twentieth of row 1.
       EXPECT_EQ(above(cuda, threshold), above(*cpu, threshold));
       EXPECT_EQ(drawn(cuda), drawn(*cpu));
     }

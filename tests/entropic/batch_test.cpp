@@ -118,7 +118,7 @@ TEST_P(BatchTest, gives_the_bits_of_its_problems_solved_alone) {
   }
 }
 
-/// Of the first problem, of others, of the other side.
+/// Equal weights: those of the first problem, of others, of the other side.
 TEST_P(BatchTest, of_problems_with_the_same_weights) {
   std::vector<Problem> problems;
   for (std::uint64_t const seed : {1, 2, 3, 4, 5})

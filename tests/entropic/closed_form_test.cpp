@@ -56,7 +56,7 @@ TEST_P(ClosedForm, of_one_source_point_is_the_target_weights) {
   }
 }
 
-// Of a 2 x 2 plan the margins leave one unknown p = P_11, and the scaling form fixes the cross ratio:
+// The margins of a 2 x 2 plan leave one unknown p = P_11, and the scaling form fixes the cross ratio:
 // p (1 - a - b + p) = k (a - p)(b - p), k = exp((C_12 + C_21 - C_11 - C_22) / eps).
 TEST_P(ClosedForm, of_two_points_by_two) {
   for (double const eps : {0.2, 0.5, 1.0, 10.0}) {

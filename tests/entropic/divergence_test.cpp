@@ -142,7 +142,7 @@ Stored reversed(Stored const& cloud) {
   return Stored(found, cloud.rows(), cloud.columns());
 }
 
-// Of second order in what the self terms are off by: OT(a, b) starts where they ended, and only rises from there.
+// The error is of second order in that of the self terms: OT(a, b) starts where they ended, and only rises from there.
 TEST_P(DivergenceTest, of_a_cloud_from_itself_in_another_order_is_zero) {
   for (std::int64_t const d : {2, 20}) {
     for (double const over_spread : {0.01, 0.05, 100.0}) {

@@ -133,7 +133,7 @@ TEST_P(Gauge, a_start_whose_dual_value_no_plan_has_is_moved) {
   options.g = g;
   Plan const plan = solve(problem, options);
   EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
-  EXPECT_LE(plan.report().iterations, cold + 10);  // Of the trial.
+  EXPECT_LE(plan.report().iterations, cold + 10);  // 10 sweeps of the trial.
 }
 
 TEST_P(Gauge, without_a_tolerance_the_iterates_stay_as_they_are) {

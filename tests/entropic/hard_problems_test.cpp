@@ -16,7 +16,7 @@ class HardProblems : public testing::TestWithParam<DeviceType> {
 INSTANTIATE_TEST_SUITE_P(, HardProblems, testing::Values(DeviceType::cpu, DeviceType::cuda),
                          [](auto const& info) { return std::string(info.param == DeviceType::cpu ? "cpu" : "cuda"); });
 
-/// Of all passes, in float32 sweeps.
+/// Time of all passes, in float32 sweeps.
 double time_of(Report const& report, PassTimes const& times) {
   bool const starts_in_float32 = report.precision == Precision::float32 || report.refinement_iterations > 0;
   int const in_float64 = starts_in_float32 ? report.refinement_iterations : report.iterations;

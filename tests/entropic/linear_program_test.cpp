@@ -72,7 +72,7 @@ std::vector<double> numbers(std::int64_t size, std::mt19937_64& random) {
   return result;
 }
 
-/// Of multiples of 1/1024, so that totals are equal; some are 0.
+/// Multiples of 1/1024, so that totals are equal; some are 0.
 std::vector<double> shares(std::int64_t size, std::mt19937_64& random) {
   std::vector<double> result(static_cast<std::size_t>(size));
   std::uniform_int_distribution<std::size_t> place(size > 3 ? 1 : 0, static_cast<std::size_t>(size - 1));

@@ -20,7 +20,7 @@ constexpr int kRung = 5;             // Sweeps between later checks of a rung.
 constexpr double kRungError = 3e-4;  // As a share of the mass.
 constexpr int kPatience = 10;
 constexpr int kBlindPatience = 100;
-constexpr int kSelfPatience = 3;         // Of a measure to itself.
+constexpr int kSelfPatience = 3;         // Patience for a measure to itself.
 constexpr int kSweepsAfterRefining = 2;  // To the first check in float64.
 
 SolveOptions plain_options() {
@@ -694,7 +694,7 @@ TEST(SinkhornPolicyTest, certificate_after_a_plain_sweep_tells_that_the_toleranc
 }
 
 TEST(SinkhornPolicyTest, sweeps_go_on_down_to_the_rounding_that_a_certificate_has_measured) {
-  double const rounding = 0x1p-24 * 1001 * kMass;  // Of a logit.
+  double const rounding = 0x1p-24 * 1001 * kMass;  // Rounding of a logit.
   SolveOptions options = plain_options();
   options.tolerance = 0.01 * rounding / kMass;
   SinkhornPolicy policy = make_policy(options, 1000);
@@ -735,7 +735,7 @@ TEST(SinkhornPolicyTest, sweeps_of_a_measure_to_itself_without_progress_go_on_in
 TEST(SinkhornPolicyTest, sweeps_of_a_measure_to_itself_foresee_their_floor) {
   SolveOptions options = plain_options();
   options.schedule = Schedule::symmetric;
-  double const rounding = 0x1p-24 * 11;  // Of a logit.
+  double const rounding = 0x1p-24 * 11;  // Rounding of a logit.
   for (double const share : {0.029, 0.031}) {
     options.tolerance = share * rounding;
     SinkhornPolicy policy = make_self_policy(options);

@@ -698,7 +698,7 @@ TEST(Exact, StoppedSolvesHaveALowerBound) {
   }
 }
 
-// Of costs >= 0 the lower bound is >= 0, whatever the potentials of the start are.
+// Costs >= 0 have a lower bound >= 0, whatever the potentials of the start are.
 TEST(Exact, StoppedSolvesOfBadStartsHaveTheBoundOfZero) {
   for (std::int64_t const n : {40, 400}) {  // All pairs are candidates, or some.
     Problem const problem = make_problem({.n = n, .m = n, .d = 3, .weights = Weights::skewed});

@@ -47,7 +47,7 @@ class DeviceIndices {
   std::int64_t rows_, columns_;
 };
 
-/// Of the same plan, one asked for them in host memory and one in device memory.
+/// Two equal plans, one asked for its entries in host memory, the other in device memory.
 void expect_same_entries(Plan const& host, Plan const& device) {
   std::int64_t const n = host.rows(), k = 70, count = 999;
   std::vector<std::int64_t> indices(n * k), begin(n + 1), pairs(2 * count);

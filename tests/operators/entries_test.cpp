@@ -76,8 +76,8 @@ class Entries : public OperatorTest {
     }
     return result;
   }
-  /// Of ln P_ij: logit and the rounding of its difference to the row's reference, which is not above it by more than
-  /// `depth` nats.
+  /// Error of ln P_ij: logit and the rounding of its difference to the row's reference, which is not above it by more
+  /// than `depth` nats.
   Real logarithm_error(Case const& test, Real plan_error, Real depth) const {
     return std::log1p(plan_error) + 2 * arithmetic(test.problem.d()).unit * (1 + depth);
   }

@@ -87,7 +87,7 @@ class EntrySolverTest : public OperatorTest {
   }
 
  private:
-  std::deque<std::vector<double>> costs_;  // Of the plans, which read them where they are.
+  std::deque<std::vector<double>> costs_;  // Costs of the plans, which read them where they are.
 };
 MONGE_FOR_EACH_POINT_TARGET(EntrySolverTest);
 

@@ -94,7 +94,7 @@ std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Probl
 TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
   Context const context = make_context(DeviceType::cpu, 1);
   for (std::uint64_t const seed : {1, 2}) {  // A matrix as it is, and transposed.
-    // Of a dimension where scores would be kept if cache_bytes allowed it.
+    // The dimension is one where scores would be kept if cache_bytes allowed it.
     auto const bytes_of = [&](std::int64_t n) {
       Problem const problem =
           make_problem({n, n, 40, Weights::with_zeros, Place::origin, 0.05, DataType::float32, 0, 1, 1, seed});

@@ -41,7 +41,7 @@ class Product : public OperatorTest {
     return Stored(gaussian_points(rows, columns, random), rows, columns, type, padding);
   }
 
-  /// Of <l_i, r_j>.
+  /// Arithmetic of <l_i, r_j>.
   Arithmetic factors(std::int64_t k) const { return oracle::arithmetic({GetParam().device}, precision(), k); }
 
   static std::vector<double> multiply(PlanOperator& plan, Side side, Scaling scaling, MatrixView v) {

@@ -54,7 +54,7 @@ class SelfOperator : public OperatorTest {
       Case const test = self_case(recipe, side);
       Sweep const kind{test.eps, true};
       SweepResult const expected = sweep(test.dense, kind, count, test.potentials);
-      // Of a point with itself all products are squares: what tensor cores truncate from their sum has one sign.
+      // A point's products with itself are squares: what tensor cores truncate from their sum has one sign.
       Real const truncation = context().device().type == DeviceType::cuda && !is_float64() ? 2 : 1;
       Real const error = truncation * test.tolerance.sweeps(kind, count, expected);
       Operators const made = make_operators(recipe, side, test);

@@ -54,7 +54,7 @@ class BackendTest : public testing::TestWithParam<Target> {
   Context const& context() const { return *context_; }
   Precision precision() const { return GetParam().precision; }
   bool is_float64() const { return precision() == Precision::float64; }
-  /// Of costs between points of d dimensions, or of the matrix in their place.
+  /// Arithmetic of costs between points of d dimensions, or of the matrix in their place.
   Arithmetic arithmetic(std::int64_t d) const {
     return oracle::arithmetic({GetParam().device}, precision(), d, GetParam().costs);
   }
@@ -80,7 +80,7 @@ class BackendTest : public testing::TestWithParam<Target> {
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(targets), ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_TARGET(Suite) \
   MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()))
-/// Of all costs; they suit tests that take recipes() only.
+/// Targets with all costs; they suit tests that take recipes() only.
 #define MONGE_FOR_EACH_COST_TARGET(Suite)                                                                         \
   MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) +                      \
                                ::monge::oracle::with_point_costs(                                                 \

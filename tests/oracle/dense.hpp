@@ -38,7 +38,7 @@ class Dense {
   Real cost(Side side, std::int64_t i, std::int64_t j) const {
     return side == Side::rows ? cost_[i * m_ + j] : cost_[j * m_ + i];
   }
-  /// Of the pairs that are allowed.
+  /// The largest cost of an allowed pair.
   Real largest_cost() const;
 
   Vector softmin(Side side, Real eps, Vector const& potential_of_other_side) const;

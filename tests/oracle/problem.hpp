@@ -85,7 +85,7 @@ enum class Costs {
 constexpr bool has_points(Costs costs) {
   return costs != Costs::distances && costs != Costs::random;
 }
-/// Of the rows and the columns of a label cost.
+/// Rows and columns of a label cost.
 inline constexpr std::int64_t kClasses[] = {7, 5};
 
 struct Recipe {

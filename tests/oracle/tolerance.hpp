@@ -73,7 +73,7 @@ namespace monge::oracle {
 /// Errors of one operation, relative.
 struct Arithmetic {
   double unit;     ///< Unit roundoff of sums and stored values.
-  double product;  ///< Of <x', y'>, relative to |x'| |y'|; of C', relative to it.
+  double product;  ///< Error of <x', y'>, relative to |x'| |y'|; of C', relative to it.
 };
 
 /// d = 0 stands for a cost matrix. Labels of `classes` classes are as many coordinates on CUDA, one term on the CPU.
@@ -97,7 +97,7 @@ class Magnitudes {
   double largest_square(Side side) const;
   double offset() const { return offset_; }                ///< s |w|^2.
   double origin() const { return origin_; }                ///< |c0| of a matrix; s of the cosine.
-  double feature_error() const { return feature_error_; }  ///< Of a cost, from directions rounded to float64.
+  double feature_error() const { return feature_error_; }  ///< Error of a cost, from directions rounded to float64.
   double radius(Side side) const;                          ///< Largest |z_i| less their mean, of points that have mass.
   double largest_log_weight(Side side) const;
 

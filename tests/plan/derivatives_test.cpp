@@ -261,7 +261,7 @@ class ResponseError {
     for (std::int64_t j = 0; j < problem_.size(other(side)); ++j) sum += plan(side, i, j);
     return sum;
   }
-  /// Of the solution, for a right side that is a sum of terms of this size.
+  /// Error of the solution, for a right side that is a sum of terms of this size.
   Vector solution(Vector const& solution, Vector const& right, Real tolerance) const {
     std::size_t const n = problem_.size(Side::rows), m = problem_.size(Side::columns), all = n + m;
     Vector error(all, 0);
@@ -298,7 +298,8 @@ Real largest(Vector const& values) {
 
 class HessianTest : public PlanDerivativesTest {
  protected:
-  /// Of the systems: products in float32 leave a residual of some 1e-7, and of 2e-6 where the clouds lie apart.
+  /// Tolerance of the systems: products in float32 leave a residual of some 1e-7, and of 2e-6 where the clouds lie
+  /// apart.
   double system_tolerance() const { return is_float64() ? 1e-10 : 5e-6; }
 
   ResponseError response_error(Problem const& given, Pair const& pair) const {
@@ -311,7 +312,7 @@ class HessianTest : public PlanDerivativesTest {
     return {pair.problem, pair.potentials, 2 * entry + factors.product + 4 * factors.unit};
   }
 
-  /// Of H v: sums of P_ij times what the costs and potentials of a pair change by, over eps, times its distance.
+  /// Error of H v: sums of P_ij times what the costs and potentials of a pair change by, over eps, times its distance.
   Vector product_error(ResponseError const& error, Pair const& pair, std::span<double const> v, Real tolerance) const {
     PointProblem const& problem = pair.problem;
     std::int64_t const n = problem.size(Side::rows), m = problem.size(Side::columns), d = problem.d();

@@ -37,7 +37,7 @@ TEST_P(ProjectionBackward, GradientMatchesFiniteDifferences) {
       };
       std::vector<double> expected;
       std::vector<int> where;
-      int const every = test.rows > 20 ? 97 : 1;  // Of large matrices, some entries.
+      int const every = test.rows > 20 ? 97 : 1;  // Large matrices: some entries.
       for (int e = 0; e < test.rows * test.columns; e += every) {
         double const kept = x[static_cast<std::size_t>(e)];
         double const step = test.options.start == ProjectionStart::positive ? h * kept : h;

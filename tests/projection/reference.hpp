@@ -11,7 +11,7 @@ namespace monge::oracle {
 
 struct ReferenceProjection {
   ProjectionOptions options;
-  int rows, columns;  ///< Of the logits.
+  int rows, columns;  ///< Size of the logits.
   std::vector<double> a = {}, b = {};
 
   int n() const { return rows + options.dustbin; }

@@ -66,7 +66,7 @@ Problem moved(Problem problem, std::span<double const> v, double step) {
 class CostDerivativesTest : public DerivativesTest {
  protected:
   static constexpr std::int64_t kN = 15, kM = 12, kD = 3;
-  /// Of central differences, which are off by third derivatives times its square over 6 and by rounding over it.
+  /// Step of central differences, which are off by third derivatives times its square over 6 and by rounding over it.
   static constexpr double kStep = 1e-5;
 
   struct Case {
@@ -297,7 +297,7 @@ TEST_P(DerivativesTest, of_products_equal_the_oracle) {
       Vector const softmins = dense.softmin(side, eps, potentials.of(other(side)));
       std::vector<double> const& found = by_rows ? a : b;
       std::vector<double> by_weights, ratios;
-      double constant = 0;  // Of (s + t, t' - t), which is free in a balanced problem.
+      double constant = 0;  // Constant of (s + t, t' - t), which is free in a balanced problem.
       for (std::int64_t i = 0; i < exact.size(side); ++i) {
         Real f = potentials.of(side)[i], sum = 0;
         if (exact.weights(side)[i] == 0) f = softmins[i] / (1 + eps / penalties.of(side));

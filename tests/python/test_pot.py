@@ -339,7 +339,7 @@ def test_reference_measures(rng, reg_m, reg_type, with_c):
         given = {"returnCost": "total" if total else "linear", "stopThr": 1e-12, "reg_type": reg_type, "c": c}
         number = monge.sinkhorn_unbalanced2(a, b, cost, reg, reg_m, **given)
         assert number == log["total_cost" if total else "cost"]
-    # Of P alone logu and logv are determined up to a constant; a finite penalty determines that, too.
+    # P alone determines logu and logv up to a constant; a finite penalty determines the constant, too.
     for name in ("logu", "logv"):
         np.testing.assert_allclose(log[name], their_log[name], atol=1e-7)
     scalings = np.exp(log["logu"][:, None] + log["logv"] - cost / reg)

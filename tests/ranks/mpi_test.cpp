@@ -122,7 +122,7 @@ void solve_and(Context const& context, std::function<void()> const& act) {
 }
 
 #ifndef __SANITIZE_ADDRESS__  // It needs an address space without end.
-/// Of this process, in bytes.
+/// Bytes of this process.
 std::size_t address_space() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

@@ -199,7 +199,7 @@ TEST_P(QuadraticNewton, EvaluatesAsTheOracleDoes) {
     oracle::OracleValues const expected =
         oracle.evaluate(inside(x, 0, 1 / scale.mass), inside(u, scale.offset / 2, 1 / scale.range),
                         inside(v, scale.offset / 2, 1 / scale.range));
-    // Of potentials that have been to the user's units and back.
+    // Rounding of potentials that have been to the user's units and back.
     double const gauge = 64 * kUnit * (1 + std::abs(scale.offset) / scale.range) * (1 + weight);
     auto const close = [&](char const* what, double value, oracle::Real exact, oracle::Real slope) {
       oracle::expect_close(what, value, exact, gauge * (1 + slope + std::abs(exact)));
@@ -603,7 +603,8 @@ TEST_P(QuadraticNewton, PotentialsAndPlanAreTheDerivatives) {
                          std::vector<double> const& columns) {
     return solve(CostMatrix{{c.data(), n, n}}, rows, columns, weight, 1e-13).report().dual;
   };
-  /// Of `of` with entry `up` a step up and `down` as much down, if there is one.
+  /// The difference of two values: for `of` with entry `up` a step up and `down` a step down, if there is one, and
+  /// reversed.
   auto const difference = [&](std::vector<double> const& of, std::size_t up, std::ptrdiff_t down, auto&& value_of) {
     std::vector<double> above = of, below = of;
     above[up] += step;

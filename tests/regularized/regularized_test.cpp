@@ -105,7 +105,7 @@ struct Terms {
   }
 };
 
-/// Of the pairs that are allowed.
+/// The least cost of an allowed pair.
 double least_cost(Case const& problem, Regularizer const& h) {
   double least = std::numeric_limits<double>::infinity();
   for (std::size_t k = 0; k < problem.cost.size(); ++k) {
@@ -523,7 +523,7 @@ TEST_P(Splitting, WhatNewtonDoesNotReadKeepsItsDefault) {
     RegularizedOptions given;
     change(given);
     RegularizedPlan const plan = solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
-    EXPECT_EQ(plan.report().method, RegularizedMethod::newton);  // Of auto, which may come to splitting.
+    EXPECT_EQ(plan.report().method, RegularizedMethod::newton);  // auto may come to splitting.
     given.method = RegularizedMethod::newton;
     try {
       solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
@@ -882,7 +882,7 @@ TEST_P(Splitting, AccelerationEndsWithTheBetterRun) {
       RegularizedReport const report =
           solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report();
       EXPECT_EQ(report.status, is_stopped ? Status::stopped : Status::iteration_limit);
-      // Of the plain run all that were allowed; a stopped solve counts both.
+      // The plain run has taken all that were allowed; a stopped solve counts both.
       EXPECT_GE(report.iterations, iterations);
       EXPECT_LE(report.iterations, is_stopped ? iterations + 22 : 2 * iterations + 22);
       double plain = 1, accelerated = 1;  // At their last checks; steps tell which is which.

@@ -66,7 +66,7 @@ class SplittingOperators : public BackendTest {
     return 4 * kDouble * (1 + std::abs(Real(oracle.scale().offset)) / oracle.scale().range);
   }
 
-  /// Of Y after one iteration from `state`, in the Frobenius norm.
+  /// Error of Y after one iteration from `state`, in the Frobenius norm.
   Real local_error(RegularizedOracle const& oracle, RegularizedOracle::Splitting const& state,
                    RegularizedRecipe const& recipe) const {
     std::int64_t const n = oracle.rows(), m = oracle.columns();
@@ -132,7 +132,7 @@ class SplittingOperators : public BackendTest {
     }
   }
 
-  /// Of the plan that the operator has, whose sums are off by their own rounding alone.
+  /// Residual of the plan that the operator has, whose sums are off by their own rounding alone.
   void expect_residual(SplittingResidual const& residual, SplittingOperator const& splitting,
                        RegularizedOracle const& oracle) const {
     Outcome const actual = outcome(splitting);

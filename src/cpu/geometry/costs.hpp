@@ -33,7 +33,7 @@ struct StoredCosts {
   void const* data;
   DataType type;
   std::int64_t row_stride;  // Elements between rows.
-  std::int64_t rows;        // Of all stripes together.
+  std::int64_t rows;        // Rows of all stripes together.
   bool transposed;          // Rows are columns in memory.
   double origin, unit;      // The unit is a power of two near the range of the costs, so that scores fit in T.
 };
@@ -47,7 +47,7 @@ template <class T>
 struct LabelTable {
   T const* table = nullptr;  // Null without labels.
   std::int64_t row_stride = 0;
-  LabelIndex<T> const* rows = nullptr;  // Of the points, padded to whole panels, as are `columns`.
+  LabelIndex<T> const* rows = nullptr;  // Labels of the points, padded to whole panels, as are `columns`.
   LabelIndex<T> const* columns = nullptr;
 
   T const* row(std::int64_t i) const { return table + rows[i] * row_stride; }

@@ -20,10 +20,10 @@ struct PointLabels {
               std::span<double const> b);
 
   std::shared_ptr<LabelCosts const> costs;
-  std::vector<std::int64_t> of[2];  // Of the points of a side.
-  std::vector<double> shift[2];     // Of the classes of a side.
+  std::vector<std::int64_t> of[2];  // Labels of the points of a side.
+  std::vector<double> shift[2];     // Shifts of the classes of a side.
   std::vector<double> centred;      // Row by row, as costs->cost.
-  double mean = 0;                  // Of label_cost, weighted.
+  double mean = 0;                  // Weighted mean of label_cost.
 };
 
 /// The labels of one side, packed for the kernels.

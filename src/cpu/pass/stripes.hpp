@@ -28,7 +28,7 @@ struct Workspace {
   AlignedArray<T> stripe;
   Buffer<T> row_scratch;
   std::vector<double> block_scale, row_max, row_sum, row_moment;
-  double offset = 0;  // Of the logits; not part of row_max.
+  double offset = 0;  // Offset of the logits; not part of row_max.
   StripeArgs<T> args{};
 };
 
@@ -113,12 +113,13 @@ class Stripes {
   void share(std::initializer_list<PassItems> items, bool upper = false) const;
 
  private:
-  /// Of a thread of the team; the number of rows for the end of the last one.
+  /// The first row of a thread of the team, and the number of rows for the index after the last thread.
   std::int64_t first_row(int thread, bool upper) const {
     std::int64_t const stripes = (rows_ + height_ - 1) / height_;
     std::int64_t edge = stripes * thread / team_.size;
     if (upper) {
-      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team_.size);  // Of rows, for equal work.
+      // Fraction of the rows, for equal work.
+      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team_.size);
       edge = static_cast<std::int64_t>(share * static_cast<double>(stripes));
     }
     return std::min(edge * height_, rows_);
@@ -134,7 +135,7 @@ class Stripes {
   double kept_bytes_;
   std::int64_t height_;
   std::vector<Workspace<T>> workspaces_;
-  AlignedArray<T> scores_;  // Of the rows of this rank.
+  AlignedArray<T> scores_;  // Kept scores of this rank's rows.
   std::int64_t first_kept_ = 0;
   bool scores_ready_ = false;
 };

@@ -93,14 +93,14 @@ struct PlanOperator<T>::Products {
   }
 
   Stripes<T> stripes;
-  Logits<T> logits;  // Of the other side.
+  Logits<T> logits;  // Logits of the other side.
   bool is_measured = false;
   HostVector lse, share_unit,
       marginal;  // share_unit_i = 2^M_i / sum_j 2^t_ij, without a rounded logarithm; M_i = reference_above(bounds_i).
   std::vector<double> bounds;  // lse without the offset of the logits, padded.
   bool is_bounded = false;     // Whether the kernels can use the bounds.
   ColumnSums<T> column_sums;
-  std::vector<double> total_weights;  // Of the column sums of each thread of the team.
+  std::vector<double> total_weights;  // Sums of |column_weight|, one for each thread of the team.
 };
 
 template <class T>

@@ -48,7 +48,8 @@ void run(ProjectionProblem const& problem, int most, bool backward, ProjectionRa
   });
 }
 
-constexpr std::int64_t kTokens = 256;  // Of a part. Sums over tokens add parts in order, for any number of threads.
+/// Tokens of a part. Sums over tokens add parts in order, for any number of threads.
+constexpr std::int64_t kTokens = 256;
 
 float sigmoid(float x) {
   return 1 / (1 + std::exp(-x));

@@ -17,7 +17,7 @@ struct ProjectionRange {
   BatchView logits;
   BatchView gradient;
   MutableBatchView result;
-  float* d_dustbin_score;  ///< Of the whole batch, or null.
+  float* d_dustbin_score;  ///< Derivatives for the whole batch, or null.
   std::int64_t first, last;
   float* scratch;  ///< projection_scratch() floats, 64-byte aligned.
 };

@@ -33,7 +33,7 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   /// Data of the lines, or of the places.
   struct Points {
     std::vector<double> potential;  // Less the shift of the costs; -infinity without mass.
-    std::vector<double> sum;        // Of the positive u + v - S.
+    std::vector<double> sum;        // Sum of the positive u + v - S.
     std::vector<std::int32_t> count;
   };
   using ActivePlaces = std::vector<std::int32_t, CountedAllocator<std::int32_t>>;

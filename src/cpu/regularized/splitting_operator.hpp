@@ -79,7 +79,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   std::int64_t stride_;
   AlignedArray<T> packed_costs_;
   AlignedArray<T> row_sums_;  // One for each kColumnsOfRowSum columns.
-  Buffer<T> scratch_;         // Of passes, one part for each thread.
+  Buffer<T> scratch_;         // Scratch memory of passes, one part for each thread.
   State now_;
   std::array<std::optional<State>, monge::SplittingOperator::kSpares> spares_;
   std::vector<double> feasible_;  // v, if the last evaluation replaced it.

@@ -32,7 +32,7 @@ class EntrySolver final : public monge::EntrySolver {
   std::vector<double> entries_;
   SparseFactor factor_;
   bool has_factor_ = false;
-  std::vector<double> diagonal_;  // Of the columns.
+  std::vector<double> diagonal_;  // diag(c).
   std::vector<double> of_rows_;
 };
 

@@ -55,8 +55,8 @@ __device__ __forceinline__ NearestColumn nearest_of_warp(NearestColumn const& mi
 /// The shared memory of a block.
 struct AssignmentMemory {
   double* u;       // Potentials of the rows.
-  int* column_of;  // Of each row; -1: none.
-  int* row_of;     // Of each column; -1: free.
+  int* column_of;  // The column of each row; -1: none.
+  int* row_of;     // The row of each column; -1: free.
   int* parent;     // The row before a column on its shortest path.
 
   __device__ __forceinline__ AssignmentMemory(void* memory, int rows, int columns)

@@ -13,8 +13,8 @@ namespace monge::cuda {
 template <int kCount>
 struct RowSums {
   float reference[kCount];
-  float sum[kCount];    // Of recent tiles, not yet in total.
-  float total[kCount];  // Of earlier tiles.
+  float sum[kCount];    // Sum of recent tiles, not yet in total.
+  float total[kCount];  // Sum of earlier tiles.
   float compensation[kCount];
 
   __device__ __forceinline__ RowSums() {

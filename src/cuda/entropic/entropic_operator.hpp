@@ -49,7 +49,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// For the next launch, behind which count_arrivals() follows; the errors of the last sweep go to `errors`, as
   /// error_parts().
   ResidentSweepArguments resident_arguments(Sweep const& sweep, int count, double* errors) const;
-  /// Of a launch that has not failed: the barriers of the next one wait for these arrivals.
+  /// Counts the arrivals of a launch that has not failed: the barriers of the next one wait for them.
   void count_arrivals(ResidentSweepArguments const& launched) { arrivals_ += launched.new_arrivals(); }
   bool starts_apart(Sweep const& sweep) const;
   void settle(Sweep const& sweep);
@@ -69,8 +69,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Data of one side for the sweeps.
   struct SweepState {
     Costs::SumPass half_step;
-    Logits logits;                      // Of this side, for the half-step of the other side.
-    unsigned char* partials = nullptr;  // Of the half-step of this side.
+    Logits logits;                      // Logits of this side, for the half-step of the other side.
+    unsigned char* partials = nullptr;  // Partial sums of the half-step of this side.
     double* errors = nullptr;
     LogMeanSums* log_mean_parts = nullptr;  // Null without a penalty.
     PackedSide points;                      // The side at the last connect_sweeps().
@@ -80,7 +80,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   struct FusedState {
     Costs::FusedSweep sweep;
     DeviceArray<unsigned char> line_sums, across_sums;  // Across: of all ranks, if several, then of this one.
-    RankShare share;                                    // Of the lines.
+    RankShare share;                                    // The lines of this rank.
     void* all_across = nullptr;                         // What the update of the other side reads,
     int parts = 0;                                      // and its parts.
   };
@@ -90,7 +90,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::int64_t error_count(Side side) const;
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
-  /// Of the rows and of the columns.
+  /// The half-steps of the rows and of the columns.
   std::array<Costs::SumPass, 2> half_steps() const;
   void prepare_resident_sweeps();
   void prepare_sweeps_in_memory();
@@ -122,7 +122,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::optional<FusedState> fused_;
   bool prepared_ = false;                            // All memory of sweeps is there.
   std::optional<ResidentSweepPlan> resident_;        // These sweeps have no graphs and no logits in memory.
-  unsigned* arrived_ = nullptr;                      // Of the barriers of resident sweeps;
+  unsigned* arrived_ = nullptr;                      // Counter of the barriers of resident sweeps;
   unsigned arrivals_ = 0;                            // its value when all launches so far are done.
   std::optional<TranslationArguments> translation_;  // Null unless translates().
   SweepParameters* parameters_ = nullptr;

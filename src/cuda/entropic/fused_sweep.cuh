@@ -37,7 +37,7 @@ inline constexpr int kMostThreadBytes = 400;  // 200 KiB a block.
 template <class S, int kVectors>
 struct FusedSweepPolicy {
   static constexpr int kPerVector = 16 / sizeof(S);
-  static constexpr int kPlaces = kVectors * kPerVector;  // Of a line, for each thread.
+  static constexpr int kPlaces = kVectors * kPerVector;  // Places of a line, for each thread.
   /// Bytes of a thread in shared memory: a stage of the ring, logits and factors, and all together.
   static constexpr int kStageBytes = kVectors * 16;
   static constexpr int kLogitBytes = kPlaces * 2 * static_cast<int>(sizeof(float));

@@ -22,8 +22,8 @@ struct FusedSweepArguments {
   SweepParameters const* parameters = nullptr;
   int side = 0;  // The side of the lines.
   PackedSide lines;
-  double const* potential = nullptr;  // Of the lines.
-  LogitArrays logits;                 // Of the other side.
+  double const* potential = nullptr;  // Potentials of the lines.
+  LogitArrays logits;                 // Logits of the other side.
   double inverse_mass = 1;
   bool symmetric = false;
   void* line_sums = nullptr;    // PartialSum<float> [lines.padded_size]

@@ -19,8 +19,8 @@ template <class T>
 struct JoinPartsArguments {
   T const* parts;
   std::int64_t stride;  // Between parts.
-  int count;            // Of the parts.
-  int size;             // Of each.
+  int count;            // Number of parts.
+  int size;             // Numbers in a part.
   T* out;
 };
 template <class T>

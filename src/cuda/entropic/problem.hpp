@@ -68,7 +68,7 @@ struct Problem {
 /// The result of a half-step outside the sweeps, with its parameters and logits.
 struct Transform {
   DeviceArray<SweepParameters> parameters;
-  Logits logits;                       // Of the other side.
+  Logits logits;                       // Logits of the other side.
   DeviceArray<double> plus;            // f+
   DeviceArray<double> reference, sum;  // SoftminValues of the rows.
 };

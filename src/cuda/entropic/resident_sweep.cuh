@@ -37,9 +37,9 @@ struct ResidentSweepTile {
   unsigned char* memory;
   T* scores;  // [rows][columns + 1]: neither rows nor columns meet in a bank.
   unsigned char* rest;
-  T* logits[2];  // Of the rows and of the columns.
+  T* logits[2];  // Logits of the rows and of the columns.
   float* factors[2];
-  double* sums;   // Of the second halves of rows or columns,
+  double* sums;   // Sums of the second halves of rows or columns,
   T* references;  // and their references.
 
   MONGE_HOST_DEVICE static int score_bytes(int rows, int columns) {

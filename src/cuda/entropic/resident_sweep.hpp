@@ -11,10 +11,10 @@ namespace monge::cuda {
 struct ResidentSweepPlan {
   DataType scalar = DataType::float32;
   ScoreForm form = ScoreForm::products;
-  int tile[2] = {};   // Of a tile.
+  int tile[2] = {};   // Rows and columns of a tile.
   int tiles[2] = {};  // Tiles below each other and side by side.
   int shared_bytes = 0;
-  int most_blocks = 0;  // Of a launch for many problems: as many as the device holds at once.
+  int most_blocks = 0;  // Blocks of a launch for many problems: as many as the device holds at once.
 
   int blocks() const { return tiles[0] * tiles[1]; }
   /// Whether the blocks of both can share one grid.

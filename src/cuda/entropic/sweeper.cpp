@@ -195,7 +195,7 @@ void Sweeper::sweep_spread(DeviceRanks const& ranks, std::span<SweepStep*> steps
   }
   ranks.exchange(shared_items(found.data(), 1, edges));
 
-  std::vector<std::int64_t> sizes;  // Of the potentials of each rank.
+  std::vector<std::int64_t> sizes;  // Numbers in the potentials of each rank.
   for (int rank = 0; rank < ranks.size(); ++rank) {
     std::int64_t& size = sizes.emplace_back(0);
     for (SweepStep const* step : of_rank(rank))

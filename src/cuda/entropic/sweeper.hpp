@@ -27,12 +27,12 @@ class Sweeper final : public monge::Sweeper {
     EntropicOperator* entropic;
     Sweep sweep;
     int count;
-    double* errors = nullptr;  // Of resident sweeps.
+    double* errors = nullptr;  // Errors of resident sweeps.
   };
   /// Where the recording of an operator lies.
   struct Recorded {
     std::size_t problem;       // Its number in the batch.
-    std::int64_t first_error;  // Of the operator's errors, in errors_.
+    std::int64_t first_error;  // Index in errors_ of the operator's errors.
   };
   static void sweep_alone(SweepStep& step);
   void sweep_here(std::span<SweepStep*> steps);

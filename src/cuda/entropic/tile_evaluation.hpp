@@ -8,8 +8,8 @@ namespace monge::cuda {
 
 /// The tiles of all pairs in rectangles, one for each block of the grid.
 struct TileEvaluationPlan {
-  int row_tiles = 1;      // Of a rectangle, at most.
-  int column_tiles = 1;   // Of a rectangle, at most.
+  int row_tiles = 1;      // Tiles below each other in a rectangle, at most.
+  int column_tiles = 1;   // Tiles side by side in a rectangle, at most.
   int row_groups = 1;     // Rectangles below each other.
   int column_groups = 1;  // Rectangles side by side.
 };

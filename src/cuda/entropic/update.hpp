@@ -38,7 +38,7 @@ struct UpdateArguments {
   SumArguments sums;
   double* potential;
   double* copy;        // Null, or a second output.
-  LogitArrays arrays;  // Of this side, for the next half-step.
+  LogitArrays arrays;  // Logits of this side, for the next half-step.
   double* errors;      // In error_parts(size) parts: sums of the errors before the update and of the squares.
   bool symmetric;
 };

@@ -33,8 +33,8 @@ struct SurveyPart {
 struct SurveyRecords {
   unsigned char* data;
   int rank, ranks;
-  int lines;         // Of each rank, in whole blocks of kSurveyLines; the last ranks may have fewer.
-  int parts;         // Of each rank.
+  int lines;         // Lines of each rank, in whole blocks of kSurveyLines; the last ranks may have fewer.
+  int parts;         // Parts of each rank.
   std::int64_t all;  // Bytes of a record.
 
   __host__ __device__ SurveyPart* parts_of(int rank) const { return reinterpret_cast<SurveyPart*>(data + rank * all); }
@@ -51,7 +51,7 @@ struct SurveyRecords {
 struct CostSurveyArguments {
   RegularizedMatrix matrix;
   int lines, places;
-  int blocks[2];  // Of lines and of places.
+  int blocks[2];  // Blocks of lines and of places.
   bool of_support;
   double const* line_weight;
   double const* place_weight;

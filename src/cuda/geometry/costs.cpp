@@ -40,7 +40,8 @@ int half_stride_of(int dimension) {
 }
 
 int checked_size(char const* field, std::int64_t size) {
-  constexpr std::int64_t kStep = std::int64_t{1} << 20;  // Of the loops over points, which go on by less in an int.
+  // Loops over points have an int as index, which they advance by less than this.
+  constexpr std::int64_t kStep = std::int64_t{1} << 20;
   if (size > (std::int64_t{1} << 31) - kStep)
     throw Error(ErrorCode::unsupported, std::string(field) + ": is " + std::to_string(size) +
                                             "; CUDA supports at most 2^31 - 2^20 points, dimensions and columns");

@@ -115,7 +115,7 @@ class Costs {
     Side lines;  // The side that is updated within the pass.
     FusedSweepPlan plan;
     FusedSweepArguments arguments;  // Costs of the rank's lines.
-    StoredCosts costs;              // Of all lines.
+    StoredCosts costs;              // Costs of all lines.
   };
   std::optional<FusedSweep> fused_sweep() const;
 
@@ -129,7 +129,7 @@ class Costs {
   std::optional<TileEvaluationArguments> tile_evaluation() const;
 
   PairTimes pair_times() const;
-  /// Of a pass over all pairs.
+  /// Time of a pass over all pairs.
   double pass_nanoseconds() const;
 
   /// Throws unsupported if the costs have no points.
@@ -160,9 +160,9 @@ class Costs {
   SharedRuntime runtime_;
   DataType scalar_ = DataType::float32;
   ScoreForm form_ = ScoreForm::products;
-  double factor_ = 1;   // Of scores that are computed; scores in memory are costs.
+  double factor_ = 1;   // Factor of scores that are computed; scores in memory are costs.
   double p_ = 2;        // ScoreForm::distances only.
-  StoredCosts stored_;  // Of rows; ScoreForm::stored only.
+  StoredCosts stored_;  // Costs of the rows; ScoreForm::stored only.
   double bound_ = 0;
   double mean_ = std::numeric_limits<double>::quiet_NaN();
   SideCosts side_[2];

@@ -29,9 +29,9 @@ class MatrixCosts final : public Costs {
  private:
   /// Memory that twins share.
   struct Memory {
-    DeviceArray<unsigned char> copy;  // Of a matrix in host memory.
+    DeviceArray<unsigned char> copy;  // Copy of a matrix in host memory.
     DeviceArray<double> zeros, shift;
-    DeviceArray<unsigned char> scratch;  // Of the survey.
+    DeviceArray<unsigned char> scratch;  // Scratch memory of the survey.
   };
 
   MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,

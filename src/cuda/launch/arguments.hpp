@@ -89,7 +89,7 @@ struct SweepParameters {
   double eps_ln2;
   double log2e_over_eps;
   double relaxation;
-  double constant[2];  // Of f' (0) and g' (1): subtracted from logits before rounding, to save digits.
+  double constant[2];  // Constants of f' (0) and g' (1): subtracted from logits before rounding, to save digits.
 };
 
 /// A vector or matrix of the caller that a kernel reads or writes in place.
@@ -173,7 +173,7 @@ struct WorkPlan {
   int column_tiles = 1;
   int rows_per_block = kRowPadding;
   int slots = 1;           // The most blocks that share a row block.
-  std::int64_t tiles = 1;  // Of all row blocks.
+  std::int64_t tiles = 1;  // Tiles of all row blocks.
 
   MONGE_DEVICE_INLINE std::int64_t first_tile(std::int64_t block) const { return block * tiles / grid; }
   /// The first tile of a row block in the sequence.
@@ -197,7 +197,7 @@ struct PassArguments {
   Operand rows;
   Operand columns;
   StoredCosts stored;
-  double p = 2;  // Of distances; infinity: the largest difference.
+  double p = 2;  // Exponent of distances; infinity: the largest difference.
   // The factor of a score, beside log2(e) / eps of `parameters` if they are given (not for hadamard).
   double factor = 1;
   SweepParameters const* parameters = nullptr;
@@ -208,7 +208,7 @@ struct PassArguments {
   int chunks = 1;             // Chunks of coordinates, for the tensor cores.
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
   double* moments = nullptr;  // The same layout as partials.
-  Entries entries;            // Of all rows.
+  Entries entries;            // Entries of all rows.
 
   friend bool operator==(PassArguments const&, PassArguments const&) = default;
 };

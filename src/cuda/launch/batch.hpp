@@ -77,7 +77,7 @@ class Batch {
   /// The launches of one step with one kernel.
   struct Group {
     std::vector<std::size_t> places;      // Positions of the problems in the order.
-    std::vector<Launch const*> launches;  // Of these problems.
+    std::vector<Launch const*> launches;  // Launches of these problems.
     std::vector<int> blocks;              // Blocks of the grid for each problem, after merging.
     BlockOfMany const* table = nullptr;   // One entry for each block; null if the kernel has no `many`.
   };

@@ -36,10 +36,10 @@ struct Kernel {
 };
 
 struct LaunchShape {
-  int blocks;  // Of each row of the grid.
+  int blocks;  // Blocks of each row of the grid.
   int threads;
   int shared_bytes = 0;
-  int rows = 1;    // Of the grid.
+  int rows = 1;    // Rows of the grid.
   int merged = 1;  // In a launch for many problems one block may do the work of this many.
   /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
   /// without cluster instructions. Other kernels must be launched as a cluster, even of one block.
@@ -69,7 +69,7 @@ class Queue {
 
   /// Null for a stream.
   Batch* batch() const { return batch_; }
-  /// Of a queue without batch.
+  /// The stream of a queue without batch.
   cudaStream_t stream() const { return stream_; }
 
  private:

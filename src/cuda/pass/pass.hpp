@@ -22,7 +22,7 @@ struct PassKernel {
   Kernel<PassArguments> kernel = {};
   int threads = 0;
   int shared_bytes = 0;
-  int rows = 0;  // Of a tile.
+  int rows = 0;  // Rows of a tile.
   int columns = 0;
   int chunks = 1;  // Chunks of coordinates, for the tensor cores.
   int merged = 1;  // As in LaunchShape.

@@ -28,7 +28,7 @@ struct DifferencePolicy {
   static constexpr int kColumns = 64;                      // One for each of the first 64 threads to load.
   static constexpr int kGroup = 8;                         // Columns between checks of the references.
   static constexpr int kBlocks = kDimension <= 4 ? 6 : 4;  // On a multiprocessor, at least.
-  static constexpr int kStride = kDimension <= 2 ? kDimension : kDimension <= 4 ? 4 : 8;  // Of the packed points.
+  static constexpr int kStride = kDimension <= 2 ? kDimension : kDimension <= 4 ? 4 : 8;  // Floats of a packed point.
 };
 
 /// kStride floats as one or two vector loads.

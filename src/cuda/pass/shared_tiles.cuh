@@ -162,7 +162,7 @@ class OperandStream {
   Segment segment_;
   unsigned char* logits_;
   std::uint32_t resident_, stages_;
-  int next_column_;  // Of the tile being filled.
+  int next_column_;  // First column of the tile being filled.
   int next_tile_ = 0, next_chunk_ = 0, next_stage_ = 0;
   int stage_ = 0;  // The stage to be read.
 };

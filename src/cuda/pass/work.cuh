@@ -8,7 +8,7 @@ namespace monge::cuda {
 /// Consecutive column tiles that one row block meets in one block of the grid.
 struct Segment {
   int first_row;
-  int first_tile;  // Of the columns.
+  int first_tile;  // First tile of the columns.
   int tiles;
   std::int64_t offset;  // Where the partial sum of `first_row` goes.
   std::int64_t tile;    // Number of the first in the sequence of the plan,

@@ -75,7 +75,7 @@ int double_product_parts(Operand const& rows, Operand const& columns, int multip
 }
 
 void launch_double_product(DoubleProductArguments const& arguments, cudaStream_t stream) {
-  constexpr int kMostRows = 65535;  // Of a grid.
+  constexpr int kMostRows = 65535;  // Rows of a grid, at most.
   int const row_tiles = arguments.rows.padded_size / kTileRows;
   DoubleProductArguments some = arguments;
   for (; some.first_row_tile < row_tiles; some.first_row_tile += kMostRows) {

@@ -486,7 +486,7 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
   RankShare const share = problem_.costs->rows_of_rank(side);
   Entries const entries = store.entries(problem_.costs->scalar(), columns);
   StridedView products = out;
-  std::int64_t const product_bytes = width * size_of(out.scalar);  // Of a row.
+  std::int64_t const product_bytes = width * size_of(out.scalar);  // Bytes of a row.
   DeviceRanks const* const ranks = problem_.costs->sharing_ranks();
   if (ranks) {
     frozen(side);  // A pass of all ranks.

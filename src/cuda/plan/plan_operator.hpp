@@ -23,8 +23,7 @@ void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size
 
 class PlanOperator final : public monge::PlanOperator {
  public:
-  /// Copies the potentials.
-  /// Of the potentials (f + t, g - t).
+  /// Copies the potentials, as (f + t, g - t).
   PlanOperator(Problem problem, Potentials const& potentials, double eps, double t, double cache_bytes,
                Queue const& queue);
 
@@ -62,7 +61,7 @@ class PlanOperator final : public monge::PlanOperator {
   /// Data for passes over the rows of one side, from one half-step or from a given transform.
   struct Frozen {
     Transform transform;                            // With the logits of the other side; no sums if given.
-    DeviceArray<unsigned char> references;          // Of this side's points, padded.
+    DeviceArray<unsigned char> references;          // References of this side's points, padded.
     DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
     Costs::SumPass product;                         // For one vector.
@@ -86,8 +85,8 @@ class PlanOperator final : public monge::PlanOperator {
   struct Workspace {
     EntryStore passing;  // Entries that are not kept.
     DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
-    DeviceArray<unsigned char> products;                          // Of all ranks, if several.
-    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Of selections.
+    DeviceArray<unsigned char> products;                          // Products of all ranks, if several.
+    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Memory of selections.
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
   };
@@ -146,7 +145,7 @@ class PlanOperator final : public monge::PlanOperator {
   DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.
   EntryStore kept_[2];
   std::shared_ptr<Workspace> workspace_;
-  DeviceVector between_[2];  // Of Gram products.
+  DeviceVector between_[2];  // Vectors between the two halves of Gram products.
 };
 
 }  // namespace monge::cuda

@@ -110,7 +110,7 @@ template <class T>
 struct RowReader {
   using Bits = decltype(ordered_bits(T()));
   T const* row;
-  T const* largest;  // Of each group of columns.
+  T const* largest;  // Largest number of each group of columns.
   int groups;
 
   __device__ explicit RowReader(LogRows const& rows) : groups(static_cast<int>(rows.stride / kLogitGroup)) {

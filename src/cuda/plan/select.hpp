@@ -17,11 +17,11 @@ void log_factors(PackedSide const& points, float const* beta, void* out, cudaStr
 struct LogRows {
   DataType scalar = DataType::float32;
   void const* values = nullptr;
-  void const* largest = nullptr;  // Of each kLogitGroup columns of a row.
+  void const* largest = nullptr;  // Largest number of each kLogitGroup columns of a row.
   std::int64_t stride = 0;        // Columns with padding to whole tiles of 128, which is minus infinity.
   int first = 0;
   int count = 0;
-  double const* factor = nullptr;  // Of all rows, as are the weights.
+  double const* factor = nullptr;  // Factors and weights are those of all rows.
   double const* weight = nullptr;
 };
 
@@ -42,8 +42,8 @@ void top_k(TopKArguments const& arguments, cudaStream_t stream);
 struct AboveArguments {
   LogRows rows;
   double threshold = 0;
-  std::int64_t* counts = nullptr;  // Of all rows; or null, and the entries are written:
-  StridedIndices row_begin;        // one number for each row, and the end
+  std::int64_t* counts = nullptr;  // Entries of each row, to be counted. Null: the entries are written.
+  StridedIndices row_begin;        // One number for each row, and the end.
   StridedIndices columns;
   StridedView values;
   std::int64_t size = 0;                // Length of columns and values.

@@ -19,7 +19,7 @@ struct QuadraticProblem {
 /// Potentials, -infinity at points of zero mass, and results of a pass.
 struct QuadraticState {
   double* potential[2];
-  double* sum[2];   // Of the positive z = u + v - S,
+  double* sum[2];   // Sums of the positive z = u + v - S,
   int* count[2];    // and their number.
   double* squares;  // Sum of z^2 over each line.
   unsigned* mask[2];

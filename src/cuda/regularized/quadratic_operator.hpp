@@ -39,7 +39,7 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   SharedRuntime runtime_;
   RegularizedReadout readout_;
   QuadraticProblem problem_;
-  RegularizedCosts::Points const* points_[2];  // Of lines, of places.
+  RegularizedCosts::Points const* points_[2];  // Data of the lines and of the places.
   DeviceArray<unsigned char> now_memory_, trial_memory_, system_memory_;
   QuadraticState now_, trial_;
   std::int64_t now_active_ = 0, trial_active_ = 0;

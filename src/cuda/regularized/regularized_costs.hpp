@@ -21,7 +21,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   /// Data of rows or columns.
   struct Points {
     std::vector<double> share;
-    std::vector<double> mean;  // Of the costs inside, less half of the overall mean; only without other terms.
+    std::vector<double> mean;  // Mean of the costs inside, less half of the overall mean; only without other terms.
   };
 
   /// Starts the survey of the costs; finish() must follow. Waits if there are points.

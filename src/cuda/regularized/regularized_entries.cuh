@@ -292,7 +292,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
   EntryValues found{};
   if (has_conjugate && terms.group && terms.hypentropy > 0)
     found.conjugate = grouped_conjugate<Pairs>(arguments, first_column, tile, v);
-  double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Of the present group.
+  double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Sums of the present group.
   for_cost_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
     int const row = row_at(entries.order, place);

@@ -11,7 +11,7 @@ namespace monge::cuda {
 
 /// Points in place of a cost matrix: S_ij = base_i + base_j + factor score_ij.
 struct RegularizedPoints {
-  double* coordinates[2] = {};  // Of rows and columns, [coordinate][point].
+  double* coordinates[2] = {};  // Coordinates of rows and columns, [coordinate][point].
   double* base[2] = {};
   int dimension = 0;
   ScoreForm form = ScoreForm::products;
@@ -63,7 +63,7 @@ struct RegularizedEntries {
 /// The terms of h in units of the costs inside, and the groups of rows.
 struct EntryTerms {
   double quadratic = 0, group_lasso = 0, hypentropy = 0, width = 1;
-  int const* group = nullptr;  // Of each kGroupRows rows; null without group lasso.
+  int const* group = nullptr;  // The group of each kGroupRows rows; null without group lasso.
   int const* group_begin = nullptr;
   double const* group_weight = nullptr;
   SlopeTableView slopes;  // Size 0 without that term, which stands alone.
@@ -84,7 +84,7 @@ struct EvaluateEntriesArguments {
   double const* u;
   DualBound bound;
   double* v;                  // Replaced if the bound allows no slack.
-  double const* marginal[2];  // Of X, in the order of the problem.
+  double const* marginal[2];  // Marginals of X, in the order of the problem.
   EntryValues* parts;         // entry_value_parts(columns)
   RegularizedValues* result;
 };

@@ -17,7 +17,7 @@ namespace {
 /// Columns of a part. Fewer than 4 would write row sums too often; more than 256 would let sums in T lose digits.
 constexpr int kLeastColumns = 4, kMostColumns = 256;
 
-/// Of shared memory: what split_kernel declares, and the arguments of a launch for many problems.
+/// Reserve of shared memory: what split_kernel declares, and the arguments of a launch for many problems.
 constexpr int kReservedBytes = 1024;
 static_assert(sizeof(SplittingArguments) + 512 <= kReservedBytes);
 

@@ -34,7 +34,7 @@ namespace monge::cuda {
 template <class T, SplittingProx kProx>
 struct SplittingTile {
   static constexpr int kPerVector = 16 / sizeof(T);
-  static constexpr int kVectors = has_groups(kProx) ? 4 : 1;  // Of a column, for each thread.
+  static constexpr int kVectors = has_groups(kProx) ? 4 : 1;  // Vectors of a column, for each thread.
   static constexpr int kMostThreads = has_groups(kProx) ? 512 : 256;
   static constexpr int kThreadRows = kVectors * kPerVector;
 };
@@ -100,7 +100,7 @@ template <class T, int kVectors>
 struct GroupedVectors {
   int begin[kVectors], end[kVectors];  // The group of each vector, as places.
   T threshold[kVectors];
-  int place;      // Of the first vector.
+  int place;      // Place of the first vector.
   bool is_whole;  // Whether the warp lies in one group.
 
   __device__ __forceinline__ GroupedVectors(SplittingArguments const& arguments, int block_begin, int block_end,
@@ -189,7 +189,7 @@ struct SplittingBlock {
   int cluster, rank, slab, part;
   int first, end;          // Columns.
   int row_begin, row_end;  // Rows of the block.
-  int row;                 // Of the thread.
+  int row;                 // The thread's row.
   bool is_divided;         // The slab is one group, some of it in each block of the cluster.
 
   __device__ __forceinline__ SplittingBlock(SplittingArguments const& arguments, int block) {
@@ -398,7 +398,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       static_cast<std::int64_t>((block.slab * block.cluster + block.rank) * warps + warp) * columns.part_stride;
   auto const* const all_psi = static_cast<T const*>(columns.rounded);
 
-  T psi_of_lane = 0, sum_of_lane = 0;  // Of one of 32 columns.
+  T psi_of_lane = 0, sum_of_lane = 0;  // Numbers of one of 32 columns.
   for (int k = 0; k < count; ++k) {
     if (k % 32 == 0) psi_of_lane = k + lane < count ? all_psi[column_of(k + lane)] : T(0);
     T const psi = __shfl_sync(kAll, psi_of_lane, k % 32);
@@ -582,7 +582,7 @@ __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Sou
 
 // Kernels for whole plans work element by element, at the speed of memory.
 inline constexpr int kSpareThreads = 256;
-inline constexpr int kCountVectors = 32 * kSpareThreads;  // Of a block.
+inline constexpr int kCountVectors = 32 * kSpareThreads;  // Vectors of a block.
 
 /// Adds the number of entries that are not 0 to the result.
 template <class T, class Source>

@@ -61,7 +61,7 @@ struct SplittingArguments {
   SplittingSide side[2];
   SplittingParameters const* parameters = nullptr;
   SplittingState* state = nullptr;
-  int const* group = nullptr;            // Of each 4 rows.
+  int const* group = nullptr;            // The group of each 4 rows.
   int const* group_begin = nullptr;      // The first row of each group, and the end.
   double const* group_weight = nullptr;  // w_g
   double* totals = nullptr;              // For each block: the sum of its entries.

@@ -15,7 +15,7 @@ namespace {
 struct Introduction {
   cudaUUID_t device;
   bool has_nccl;
-  Nccl::Id id;  // Of rank 0.
+  Nccl::Id id;  // The id that rank 0 has made.
 };
 
 bool same(cudaUUID_t const& p, cudaUUID_t const& q) {

@@ -120,7 +120,7 @@ class Runtime {
   int multiprocessors() const { return multiprocessors_; }
   std::string instruction_set() const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
-  /// Of this thread's lane, if it has one.
+  /// The stream of this thread: that of its lane, if it has one.
   cudaStream_t stream() const { return lane().stream.get(); }
   /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }

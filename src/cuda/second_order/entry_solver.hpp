@@ -29,7 +29,7 @@ class EntrySolver final : public monge::EntrySolver {
   double per_row_;
   ChosenEntries pairs_;
   DeviceArray<double> entries_;                     // Row by row.
-  DeviceArray<double> row_values_, column_values_;  // Of by_rows() and by_columns().
+  DeviceArray<double> row_values_, column_values_;  // Values of by_rows() and by_columns().
   DeviceArray<double> inverse_diagonal_, between_, direction_;
   DeviceVector right_;
   DeviceArray<unsigned> arrived_;

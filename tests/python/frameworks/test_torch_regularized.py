@@ -134,7 +134,7 @@ def test_rdrot(rho):
     weight, given = 0.5, (cost.T.contiguous(), p, q)
     c, a, b = (v.numpy() for v in (cost, p, q))
     smooth = monge.torch.quadratic_drot(*given, rho=rho, r_weight=weight, eps=1e-8, max_iter=10**6).T.numpy()
-    # Of residuals of 1e-8, the distance to the limit is 1e-8 over the rate of convergence, here above 0.02.
+    # After residuals of 1e-8, the distance to the limit is 1e-8 over the rate of convergence, here above 0.02.
     theirs = recursion(c, a, b, rho, lambda x: x / (1 + rho * weight))
     np.testing.assert_allclose(smooth, theirs, atol=1e-6)
     weight = 0.02

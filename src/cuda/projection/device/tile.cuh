@@ -149,7 +149,7 @@ template <class L, bool kRows>
 struct TileSide {
   static constexpr int kCount = kRows ? L::R : L::C;
   static constexpr int kOwn = kRows ? L::kOwnRows : L::kOwnColumns;
-  static constexpr int kLanes = kRows ? L::kColumnLanes : L::kWarpRowLanes;  // Of a warp, that share a line.
+  static constexpr int kLanes = kRows ? L::kColumnLanes : L::kWarpRowLanes;  // Lanes of a warp that share a line.
   static constexpr int kStride = kRows ? 1 : L::kColumnLanes;                // From one of them to the next.
 
   /// Completes the first kOwn entries; the others are lost.

@@ -32,7 +32,8 @@ __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
   if (warp_first >= batch) return;
   // A lane that has no matrix left repeats its own last one, or the last of the batch, and stores nothing.
   std::int64_t const first = thread < batch ? thread : batch - 1;
-  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;  // Of the warp, set by its first lane.
+  // Rounds of the warp, set by its first lane.
+  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;
   int const own_rounds = thread < batch ? static_cast<int>((batch - 1 - thread) / threads) + 1 : 0;
   std::int64_t const step = kMatrix * threads;
   float4 const* logits = static_cast<float4 const*>(arguments.logits.data) + kMatrix * first;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kThreads = 256, kWarps = kThreads / 32;
 constexpr int kStrip = 32;             // Rows of a block. Fewer would move more partial sums.
-constexpr int kBufferBytes = 1 << 28;  // Of matrices that are worked on together.
+constexpr int kBufferBytes = 1 << 28;  // Bytes of the matrices that are worked on together.
 
 /// A part of the batch, with `blocks` blocks a matrix. State s of a matrix is its scalings u, v after s pairs.
 struct LargeArguments {
@@ -40,7 +40,7 @@ __device__ __forceinline__ float* marginals_of(LargeArguments const& a, bool row
 struct LargeMatrix {
   float *k, *partial, *states, *gradients;
   float *row_weight, *row_kept, *row_chain, *row_bar, *column_weight, *column_kept, *column_chain;
-  int* moved;  // Of each pair: 1 if it was done, because a sum was not within the tolerance.
+  int* moved;  // For each pair: 1 if it was done, because a sum was not within the tolerance.
 
   __device__ __forceinline__ explicit LargeMatrix(LargeArguments const& a) : shape_(a.shape) {
     int const n = a.shape.rows, m = a.shape.columns;
@@ -233,7 +233,7 @@ __global__ void __launch_bounds__(kThreads)
   LargeMatrix const matrix(arguments);
   int const m = arguments.shape.columns, thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   float* const v = reinterpret_cast<float*>(shared_memory);
-  float *const sums = v + m, *const tops = sums + m;  // Of the columns; in the log domain relative to 2^top.
+  float *const sums = v + m, *const tops = sums + m;  // Sums of the columns; in the log domain relative to 2^top.
   wait_for_previous_kernel();
   if (!columns) pair = pairs_done(arguments, matrix);
   if (columns && stopped_before(arguments, matrix, pair)) return;

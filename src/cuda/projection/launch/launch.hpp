@@ -35,8 +35,8 @@ struct ProjectionArguments {
   bool reducible = false;  ///< device/ratio.cuh can do narrow matrices of the problem.
 };
 
-/// Of the largest tile. Passed to the general kernels by value: this needs no copy to the device, and a graph can
-/// record it.
+/// Target sums of the largest tile. Passed to the general kernels by value: this needs no copy to the device, and a
+/// graph can record it.
 struct SumTargets {
   float a[128], b[128];
 };

@@ -43,8 +43,8 @@ void launch_forward(ProjectionArguments const& arguments, SumTargets const& marg
 /// The persistent grid of a gradient.
 struct BackwardShape {
   int teams, blocks;            // Teams of a block; blocks of the grid.
-  std::int64_t history_chunks;  // Of 16 bytes: the history of a team.
-  int team_chunks;              // Of 16 bytes: the shared memory of a team.
+  std::int64_t history_chunks;  // Chunks of 16 bytes in the history of a team.
+  int team_chunks;              // Chunks of 16 bytes in the shared memory of a team.
   bool global_history;
   int bytes() const { return teams * team_chunks * 16; }
 };
