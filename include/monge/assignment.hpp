@@ -1,5 +1,5 @@
-// Linear sum assignment: min sum_i C[i, s(i)] over the ways to pair the rows of a matrix with its columns, each used at
-// most once and min(n, m) pairs in all. One matrix or many of any shapes.
+// Linear sum assignment: min(n, m) pairs of a row and a column of a cost matrix, with each row and each column in at
+// most one pair, and the least sum of costs. One matrix, or many of any shapes.
 //
 // The pairs equal those of SciPy's linear_sum_assignment, even where several assignments are optimal. The algorithm,
 // its float64 arithmetic and its order of ties are the same. Source: D. F. Crouse, On implementing 2D rectangular
@@ -27,15 +27,15 @@ constexpr auto names_of(AssignmentStatus) {
 }
 
 struct AssignmentOptions {
-  bool maximize = false;  ///< The largest sum; forbidden pairs then have cost -inf instead of inf.
-  /// Of a batch: problem t has the first rows[t] rows and columns[t] columns of its matrix (B each); empty: all of
-  /// them.
+  bool maximize = false;  ///< Finds the largest sum; forbidden pairs then have cost -inf instead of inf.
+  /// Sizes of the problems of a batch (B each): problem t is the first rows[t] rows and columns[t] columns of matrix t.
+  /// Empty: whole matrices.
   IndexView rows = {};
   IndexView columns = {};
 };
 
-/// Where the pairs of B problems go. Row t of both matrices (B x K) has the pairs of problem t, sorted by row, then -1.
-/// K is at least min(n, m) of each problem. A problem that is not optimal has -1 alone.
+/// Outputs for B problems. Row t of row_indices and column_indices (B x K) has the pairs of problem t, sorted by row;
+/// -1 fills the rest. K is at least min(n, m) of each problem. A problem that is not optimal has -1 alone.
 struct AssignmentOutput {
   MutableIndexView row_indices;
   MutableIndexView column_indices;
@@ -44,8 +44,8 @@ struct AssignmentOutput {
 
 /// Solves each matrix of `costs` (B, n, m), float32 or float64. The pairs of a matrix depend neither on the rest of the
 /// batch nor on the device. inf forbids a pair. Problems run side by side: one thread each on the CPU, one block each
-/// on CUDA, where a matrix has at most 2048 rows and columns. A CUDA context waits only for results in host memory;
-/// with all arrays in device memory, sizes in host memory aside, a CUDA graph can record the call. A size in device
+/// on CUDA, where a matrix has at most 2048 rows and columns. A CUDA context waits only for results in host memory. A
+/// CUDA graph can record the call if all arrays lie in device memory; sizes may lie in host memory. A size in device
 /// memory that is out of range makes its problem invalid. Throws Error (invalid_argument: shapes, types, sizes in host
 /// memory; unsupported: a matrix too large for CUDA).
 void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,

@@ -23,12 +23,12 @@ struct BatchProblem {
 /// with precision auto, refinement. Plans are returned in the order of the problems. On CUDA the plans of a batch share
 /// memory, which is freed with the last of them.
 ///
-/// Of the options, f and g must be empty, and cache_bytes is for each problem. progress is called at each check of each
-/// problem; Progress::problem is the index of the problem, and false stops this problem alone. Seconds in a report are
-/// those of the steps in which the problem took part, with or without others.
+/// SolveOptions::f and g must be empty; cache_bytes holds for each problem. progress is called at each check of each
+/// problem. Progress::problem is the index of the problem, and false stops this problem alone. Seconds in a report add
+/// up the steps in which the problem took part, alone or with others.
 ///
-/// Throws Error as solve() does, before any sweep where an argument is wrong. The message begins with the problem:
-/// "problem 3: x: ...".
+/// Throws Error as solve() does. A wrong argument of any problem throws before the first sweep. The message begins with
+/// the problem: "problem 3: x: ...".
 std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
                               SolveOptions const& options);
 

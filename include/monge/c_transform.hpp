@@ -6,22 +6,23 @@
 
 namespace monge {
 
-/// f_i = min_j C_ij - g_j, and argmin (n x 1), the minimising j. g (m) is finite and in units of C. Points have no
-/// weights here: every j counts. With g = 0 argmin is the nearest neighbour; with any g it is the cell of the Laguerre
-/// diagram that contains x_i.
+/// Writes f_i = min_j (C_ij - g_j) to f (n), and the minimising j to argmin (n x 1). g (m) is finite and in units of C.
+/// Points have no weights here: every j counts. With g = 0 argmin is the nearest neighbour; with any g it is the cell
+/// of the Laguerre diagram that contains x_i.
 ///
 /// Runs in float64. Each cloud is centred at its mean, so a common offset costs no digits. The error of f_i, and of
 /// C_ij - g_j in the choice of j, is a few float64 roundings of the largest centred cost, the largest shift (at most
-/// the squared distance of the means) and the range of g. Of two j that differ by less, either may be returned. Of
-/// equal ones, such as copies of a point with one g, the smallest j is. Takes two passes over all pairs and memory O((n
-/// + m) d). Outputs may be float32 or float64 and lie on the host or on the context's device.
+/// the squared distance of the means) and the range of g. If the values of two j differ by less than this error, either
+/// may be returned. If they are equal, as for copies of a point with the same g, the smallest j is returned. Takes two
+/// passes over all pairs and O((n + m) d) of memory. Outputs may be float32 or float64 and lie on the host or on the
+/// context's device.
 ///
 /// Throws Error (invalid_argument: shapes, a value that is not finite, a row or column of a cost matrix without a
 /// finite cost; unsupported; out_of_memory; device_failure).
 void c_transform(Context const& context, Geometry const& geometry, VectorView g, MutableVectorView f,
                  MutableIndexView argmin);
 
-/// g_j = min_i C_ij - f_i, and argmin (m x 1), the minimising i.
+/// Writes g_j = min_i (C_ij - f_i) to g (m), and the minimising i to argmin (m x 1).
 void c_transform_transpose(Context const& context, Geometry const& geometry, VectorView f, MutableVectorView g,
                            MutableIndexView argmin);
 

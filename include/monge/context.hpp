@@ -68,13 +68,13 @@ class Context {
   /// with equal inputs and options, and gets the same results, with equal bits. A rank that has other inputs, is in
   /// another call or leaves a call by an exception ends this call on all ranks with one error. If a rank makes no call,
   /// the call of the other ranks ends at the time limit of the communicator. The answer of a callback on rank 0 counts
-  /// on all ranks. Large cost matrices are compared by pieces.
-  /// docs/scale.md says which work the ranks share. Throws invalid_argument where ranks differ in threads, version or
-  /// instruction set.
+  /// on all ranks. Large cost matrices are compared by pieces. docs/scale.md says which work is divided among the
+  /// ranks. Throws invalid_argument where ranks differ in threads, version or instruction set.
   static Context distributed(Communicator communicator, int threads = 0);
-  /// The same with a CUDA device for each rank, of one kind. Results are gathered by NCCL (libnccl.so.2, opened at run
-  /// time) where all ranks have it and each has a device of its own, else by way of host memory, which is slow: see
-  /// docs/scale.md. Inputs in device memory are compared by their shapes alone. Also throws as cuda() does.
+  /// The same with a CUDA device for each rank; all devices are of one model. NCCL (libnccl.so.2, opened at run time)
+  /// gathers the results if all ranks have it and each has a device of its own. Otherwise they go through host memory,
+  /// which is slow: see docs/scale.md. Inputs in device memory are compared by their shapes alone. Also throws as
+  /// cuda() does.
   static Context distributed(Communicator communicator, CudaOptions const& options);
   /// Throws unsupported if this build has no CUDA or the machine has no such device. If the allocator returns null, the
   /// call that needs memory throws out_of_memory.

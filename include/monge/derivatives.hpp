@@ -25,13 +25,14 @@ struct MutablePointViews {
 struct GradientViews {
   MutableMatrixView x = {};  ///< n x d.
   MutableMatrixView y = {};  ///< m x d.
-  MutableVectorView a = {};  ///< n. In a balanced problem, along directions that keep sum a = sum b.
+  MutableVectorView a = {};  ///< n. In a balanced problem defined along directions that keep sum a = sum b.
   MutableVectorView b = {};  ///< m.
 };
 
 struct GradientOptions {
   int error_iterations = 20;  ///< Limit of steps for GradientReport::distance, >= 0; 0: no estimate.
-  /// Evaluate scale and label_weight. Without a certificate, and for labels, this takes a pass. Else both are NaN.
+  /// Whether to evaluate GradientReport::scale and label_weight; if not, both are NaN. It takes a pass over all pairs
+  /// if the plan has no certificate, or if there are labels.
   bool scale = true;
 };
 
@@ -39,7 +40,7 @@ struct GradientReport {
   double scale = 0;  ///< The derivative by PointCloud::scale, sum_ij P_ij c(x_i, y_j). NaN for a cost matrix.
   /// The derivative by Labels::weight, sum_ij P_ij W[l_i, l_j]. NaN if there are no labels or the weight is 0.
   double label_weight = std::numeric_limits<double>::quiet_NaN();
-  double marginal_error = 0;  ///< Of the plan's report.
+  double marginal_error = 0;  ///< Report::marginal_error of the plan.
   /// A first-order estimate of the distance to the derivatives at the optimum: the relative change |change| /
   /// |gradient| of the derivatives by x and y (2-norm) under a Newton step for the potentials. Without derivatives by
   /// points, as for a cost matrix, it is the root mean square over P of the relative changes of the entries of P, the
@@ -52,7 +53,7 @@ struct GradientReport {
 /// = 1 + eps / rho.
 struct LinearOptions {
   double damping = 0;       ///< Solves S + damping diag(c); >= 0, dimensionless. 0: the exact derivative.
-  double tolerance = 1e-6;  ///< On the residual relative to the right side, >= 0.
+  double tolerance = 1e-6;  ///< Bound of the residual, relative to the right side; >= 0.
   int iterations = 1000;    ///< At most this many steps, >= 0, of two passes each (CPU: one).
 };
 
@@ -77,7 +78,7 @@ constexpr auto names_of(LinearStatus) {
 struct LinearReport {
   LinearStatus status = LinearStatus::converged;
   int iterations = 0;   ///< Steps taken.
-  double residual = 0;  ///< Relative to the right side, in the arithmetic of the plan; 0 if that is 0.
+  double residual = 0;  ///< Relative to the right side, in the arithmetic of the plan; 0 if the right side is 0.
 };
 
 }  // namespace monge

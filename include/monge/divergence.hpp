@@ -20,9 +20,9 @@ namespace monge {
 struct DivergenceGradient {
   double scale = 0;         ///< The derivative of the value by PointCloud::scale; NaN where there are no points.
   double label_weight = 0;  ///< The derivative by Labels::weight; NaN as in GradientReport.
-  /// Of ab, plus half of those of aa and bb. ab.gradients({}).distance, and so on, estimate the relative distance of
-  /// each part from its derivatives at the optimum. The derivative of the divergence has no relative distance: it
-  /// vanishes where the measures are equal.
+  /// The marginal error of ab, plus half of those of aa and bb. ab.gradients({}).distance, and so on, estimate the
+  /// relative distance of each plan's derivatives from those at the optimum. The derivative of the divergence has no
+  /// relative distance: it vanishes where the measures are equal.
   double marginal_error = 0;
 };
 
@@ -30,7 +30,8 @@ struct DivergenceGradient {
 struct Divergence {
   double value = 0;  ///< S, from the three dual values; NaN where SolveOptions::certificate is off.
   /// |gap| of ab, plus half of those of aa and bb. Gaps are of first order in the marginal errors, the error of `value`
-  /// is of second order. Near convergence the error is therefore at most this, plus the rounding of float64.
+  /// is of second order. Near convergence the error of `value` is therefore at most `gap`, plus the rounding of
+  /// float64.
   double gap = 0;
   Plan ab, aa, bb;
 
@@ -46,8 +47,8 @@ struct Divergence {
 /// The costs of a divergence without points.
 struct DivergenceCosts {
   CostMatrix xy;  ///< n x m.
-  /// n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given. A diagonal of zeros, or costs of at
-  /// most eps, makes its solve several times as fast: its sweeps are averaged.
+  /// n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given. If each entry of the diagonal is
+  /// about 0, at most eps, the solve averages its sweeps and is several times as fast.
   CostMatrix xx;
   CostMatrix yy;  ///< m x m, likewise.
 };
@@ -55,7 +56,8 @@ struct DivergenceCosts {
 /// Two potentials in units of C, or none.
 struct PotentialViews {
   VectorView f = {}, g = {};
-  Precision precision = Precision::automatic;  ///< Of their plan in divergence_of(); automatic: that of the options.
+  /// Precision of the plan that divergence_of() makes of them; automatic takes SolveOptions::precision.
+  Precision precision = Precision::automatic;
 };
 
 /// Two measures, and potentials of OT(a, b), OT(a, a) and OT(b, b), each as SolveOptions::f and g. A self term of
@@ -66,19 +68,19 @@ struct DivergenceProblem {
   PotentialViews ab = {}, aa = {}, bb = {};
 };
 
-/// S of two weighted clouds, a (n) and b (m) as in solve(). OT(a, a) and OT(b, b) have one potential each, and their
-/// sweeps take half of the work. They are solved first and share the packed points of OT(a, b). OT(a, b) starts from
-/// their potentials unless the options have f and g. For the squared distance S of a measure and its translation by t
-/// is therefore |t|^2, times scale and mass, up to the rounding of float64 and the square of the self terms' marginal
-/// error.
+/// S of two weighted clouds, a (n) and b (m) as in solve(). OT(a, a) and OT(b, b), the self terms, have one potential
+/// each, and their sweeps take half of the work. They are solved first, on the packed points of OT(a, b). OT(a, b)
+/// starts from their potentials unless the options have f and g. For the squared distance, S of a measure and its
+/// translation by t is therefore |t|^2, times scale and mass, up to the rounding of float64 and the square of the self
+/// terms' marginal error.
 ///
-/// Where a and b are the same measure, the solve of OT(a, a) serves all three parts. Value and gradients are exactly 0,
-/// and the three reports are equal. Of the warm starts only that of OT(a, a) is used. The measures count as the same if
-/// points and labels are equal in the same order; in device memory they must have the same addresses.
+/// If a and b are the same measure, one solve of OT(a, a) replaces all three. Value and gradients are exactly 0, and
+/// the three reports are equal. Only the warm start of OT(a, a) is used. The measures count as the same if points and
+/// labels are equal in the same order; in device memory they must have the same addresses.
 ///
-/// Of the options, eps_relative is a share of the mean cost of OT(a, b); iterations, tolerance and cache_bytes are for
-/// each of the three; schedule is for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a), 2 for OT(b,
-/// b). Throws Error as solve() does.
+/// In the options, eps_relative refers to the mean cost of OT(a, b). iterations, tolerance and cache_bytes hold for
+/// each of the three solves, schedule for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a) and 2 for
+/// OT(b, b). Throws Error as solve() does.
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
                                SolveOptions const& options);
 /// The same from cost matrices. The self terms are solved like any other.

@@ -57,7 +57,8 @@ constexpr auto names_of(Criterion) {
 
 /// Options of Method::splr.
 struct SplrOptions {
-  /// Largest share of the pairs in the sparse part, <= 1; 0: 10 / min(n, m). The first sparse part has a tenth of it.
+  /// Largest fraction of the pairs in the sparse part, <= 1; 0: 10 / min(n, m). The first sparse part has a tenth of
+  /// it.
   double density = 0;
   /// Largest number added to the diagonal of the matrix, in units of mass over cost. > 0.
   double shift = 1e-3;
@@ -68,14 +69,15 @@ struct SplrOptions {
 /// Options of solve(). The defaults suit a caller who sets eps alone.
 struct SolveOptions {
   double eps = 0;           ///< Regularisation, in the units of C. Set one of eps and eps_relative, > 0; 0: not set.
-  double eps_relative = 0;  ///< eps as a share of the mean cost (Report::mean_cost), which must be positive.
+  double eps_relative = 0;  ///< eps as a fraction of the mean cost (Report::mean_cost), which must be positive.
   Method method = Method::automatic;
   /// Bound of the quantity of `criterion`. 0: run `iterations` sweeps, iterations of splr, or steps of Newton's method
   /// at eps, and return the last potentials.
   double tolerance = 1e-6;
   Criterion criterion = Criterion::l1;  ///< Others than l1 need the certificate.
   /// Limit of the sweeps, annealing included, >= 1; one sweep updates f and g. In Newton's method each pass over all
-  /// pairs counts as one. splr completes an iteration that it has begun. With tolerance 0 see there.
+  /// pairs counts as one. splr completes an iteration that it has begun. A tolerance of 0 changes the meaning: see
+  /// there.
   int iterations = 10000;
   Schedule schedule = Schedule::overrelaxed;
   /// rho_a and rho_b > 0, in the units of C; infinity: P 1 = a, P^T 1 = b. Penalties far below eps lose digits: f is
@@ -151,20 +153,20 @@ void visit_solve_options(Options& options, Visitor&& visit) {
 /// Throws Error (invalid_argument, unsupported) for options that every solve refuses.
 void validate(SolveOptions const& options);
 
-/// Solves the problem at the head of this file; a (n) and b (m) are non-negative with positive totals, which are equal
-/// where both penalties are infinite: to 1e-6 relative and to half of the tolerance, or to 1e-6 alone where a or b is
-/// float32. b is then scaled to the total of a. An empty a or b is uniform with total 1, or with the total of the other
-/// if that one is given. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is
-/// a Status.
+/// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals. If both
+/// penalties are infinite, the totals must be equal: to 1e-6 relative and to half of the tolerance, or to 1e-6 alone
+/// where a or b is float32. b is then scaled to the total of a. An empty a or b is uniform with total 1, or with the
+/// total of the other if that one is given. Throws Error (invalid_argument, unsupported, out_of_memory,
+/// device_failure). A solve that does not converge throws nothing: Report::status says so.
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
 inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
   return solve(context, geometry, {}, {}, options);
 }
 
-/// The plan of given potentials, f and g of the options, which are required. There is no sweep and no certificate. A
-/// point of zero weight gets the potential of an update. The other options that matter are eps or eps_relative,
-/// penalties, cache_bytes and precision. The precision `automatic` is that of the first sweeps of solve(). The report
-/// has status completed, and NaN for each value of a certificate. Throws Error as solve() does.
+/// The plan of given potentials: SolveOptions::f and g, which are required. There is no sweep and no certificate. A
+/// point of zero weight gets the potential that an update would give it. The other options that matter are eps or
+/// eps_relative, penalties, cache_bytes and precision. The precision `automatic` is that of the first sweeps of
+/// solve(). The report has status completed, and NaN for each value of a certificate. Throws Error as solve() does.
 Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
 
 }  // namespace monge

@@ -3,8 +3,9 @@
 // or a problem that leaves some of the mass where it is, by penalties or by the mass to transport:
 //   min <C, P> + penalty_a |P 1 - a|_1 + penalty_b |P^T 1 - b|_1              (unbalanced, of total variation)
 //   min <C, P>   subject to  P 1 <= a,  P^T 1 <= b,  sum P = mass              (partial)
-// Potentials of an entropic solve choose candidate pairs, the network simplex method finds the optimum on these, and a
-// pass over all pairs in float64 finds pairs that would lower it. They join the candidates until there are none.
+// Potentials of an entropic solve choose candidate pairs, the network simplex method finds the optimum on the
+// candidates, and a pass over all pairs in float64 finds pairs that would lower it. These join the candidates. The
+// solve ends when a pass finds no such pair.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,8 +22,8 @@ namespace monge {
 /// How an exact solve ended.
 enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
-  precision_limit,  ///< No better pair is left to add, but the gap, with what rounding may hide of it, exceeds a
-                    ///< millionth of the cost of the plan: other costs are far larger.
+  precision_limit,  ///< No pair would lower the cost, but the gap, with what rounding may hide of it, exceeds a
+                    ///< millionth of the cost of the plan: the costs of other pairs are far larger.
   round_limit,      ///< `rounds` passes did not prove the plan optimal. It has the given marginals, and costs at most
                     ///< the gap more than the optimum.
   stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the potentials are feasible and
@@ -37,10 +38,10 @@ constexpr auto names_of(ExactStatus) {
 /// Argument of a progress callback, called in each round and now and then within it.
 struct ExactProgress {
   int iteration = 0;                                       ///< Passes over all pairs so far.
-  std::int64_t candidates = 0;                             ///< Pairs.
-  double missing = 1;                                      ///< Share of the mass that the plan lacks so far.
+  std::int64_t candidates = 0;                             ///< Candidate pairs.
+  double missing = 1;                                      ///< Fraction of the mass that the plan lacks so far.
   double dual = -std::numeric_limits<double>::infinity();  ///< The best lower bound so far.
-  double seconds = 0;                                      ///< Since the solve began.
+  double seconds = 0;                                      ///< Time since the solve began.
 };
 
 /// The costs of some pairs, as a CSR matrix in host memory; all other pairs are forbidden. A pair of cost 0 is a pair.
@@ -57,10 +58,10 @@ struct ExactPlan;
 
 /// Options of solve_exact().
 struct ExactOptions {
-  /// A plan is optimal if each C_ij - f_i - g_j is at least -tolerance times the largest potential, or
-  /// ExactReport::cost_scale if that is less, and if the gap and what rounding may hide of it are at most
-  /// 1e-6 sum_ij P_ij |C_ij| + tolerance times the mass and the mean of the least costs of some rows. > 0; below 1e-14
-  /// rounding may prevent a proof.
+  /// A plan is optimal under two conditions. Reduced costs: each C_ij - f_i - g_j is at least -tolerance times the
+  /// smaller of the largest potential and ExactReport::cost_scale. Gap: with what rounding may hide of it, the gap is
+  /// at most 1e-6 sum_ij P_ij |C_ij| + tolerance times mass times a typical cost, the mean of the least costs of some
+  /// rows. > 0; below 1e-14 rounding may prevent a proof.
   double tolerance = 1e-12;
   /// Candidates of each row and of each column at the start, >= 1.
   int candidates = 12;
@@ -68,8 +69,9 @@ struct ExactOptions {
   int rounds = 100;
 
   /// Unbalanced transport: the penalties of |P 1 - a|_1 and |P^T 1 - b|_1, in units of C for each unit of mass. > 0;
-  /// infinity makes the side a constraint. With equal penalties and costs >= 0 a unit of mass either moves or stays at
-  /// penalty_a + penalty_b: P 1 <= a, P^T 1 <= b, and no pair of more cost has mass. The totals may differ.
+  /// infinity makes the side a constraint. With equal penalties and costs >= 0 a unit of mass either moves or stays, at
+  /// a price of penalty_a + penalty_b: P 1 <= a, P^T 1 <= b, and no pair of a higher cost has mass. The totals may
+  /// differ.
   double penalty_a = std::numeric_limits<double>::infinity();
   double penalty_b = std::numeric_limits<double>::infinity();
   /// Partial transport: the mass of the plan, > 0 and at most the smaller total. Infinity: all of it.
@@ -106,14 +108,14 @@ struct ExactReport {
   std::string message;            ///< One sentence: the end and, if short of a proof, a remedy.
   int rounds = 0;                 ///< Passes over all pairs that looked for better ones.
   std::int64_t candidates = 0;    ///< Pairs of the last round.
-  std::int64_t pivots = 0;        ///< Of the network simplex method.
-  std::int64_t nonzeros = 0;      ///< Of the plan.
+  std::int64_t pivots = 0;        ///< Pivots of the network simplex method.
+  std::int64_t nonzeros = 0;      ///< Positive entries of the plan.
   double mass = 0;                ///< sum a.
   double transported_mass = 0;    ///< sum P
-  double missing_mass = 0;        ///< Mass that has no place: 0 unless the solve was stopped.
+  double missing_mass = 0;        ///< Mass that the plan lacks: 0 unless the solve was stopped.
   double transport_cost = 0;      ///< <C, P>
   double value = 0;               ///< The objective: the transport cost and the penalties.
-  double mass_price = 0;          ///< Of partial transport: the derivative of the optimum by the mass, from below.
+  double mass_price = 0;          ///< Partial transport: the derivative of the optimum by the mass, from below.
   double dual = 0;                ///< A lower bound of the optimum: <a, f> + <b, g>, less (sum a + sum b - 2 mass) / 2
                                   ///< times mass_price for partial transport, less all that rounding may add to it.
   double gap = 0;                 ///< The plan costs at most this more than the optimum: value - <a, f> - <b, g>, from

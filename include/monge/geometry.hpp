@@ -21,7 +21,7 @@ constexpr auto names_of(CostFunction) {
       {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
 }
 
-/// Whether gradients and Hessian products by the points exist, with labels or without.
+/// Whether gradients and Hessian products by the points are available, with labels or without.
 constexpr bool has_point_derivatives(CostFunction function) {
   return function == CostFunction::sqeuclidean || function == CostFunction::dot;
 }
@@ -44,7 +44,7 @@ struct Labels {
 struct PointCloud {
   MatrixView x;        ///< n x d source points.
   MatrixView y;        ///< m x d target points.
-  double scale = 1.0;  ///< > 0. With sqeuclidean 0.5 is GeomLoss's cost for p = 2.
+  double scale = 1.0;  ///< > 0. sqeuclidean with 0.5 is GeomLoss's cost for p = 2.
   CostFunction cost_function = CostFunction::sqeuclidean;
   double p = 2.0;  ///< Exponent of p_norm, >= 1 or infinity.
   Labels labels = {};

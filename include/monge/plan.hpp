@@ -11,8 +11,8 @@ namespace monge {
 
 /// The plan P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). It keeps packed copies, so the caller may free x, y, a and b.
 /// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. If all arguments lie on the
-/// device, a call does not wait for it, except to pack new points. Products run in the report's precision (after tf32
-/// in float32).
+/// device, a call does not wait for it, except to pack new points. Products run in Report::precision; after tf32 they
+/// run in float32.
 ///
 /// The comments below count passes over all pairs. The first product onto a side, P 1 and P^T 1 included, takes one
 /// more pass; later ones allocate nothing. Memory is O((n + m) d) plus the arguments. On CUDA, single entries and
@@ -73,39 +73,38 @@ class Plan {
 
   /// out = H v, with H the Hessian of OT_eps in the points at fixed weights; x and y of `v` and `out` select any of its
   /// four blocks. At potentials that are not optimal the formula uses the marginals of P. Points of no weight have rows
-  /// of 0. Linear in v at any scale of float64. Takes a product by v, one with an inner width of d (2 d with v.y and
+  /// of 0. Linear in v at any scale of float64. Takes a product by v, a Hadamard product with k = d (2 d with v.y and
   /// out.x), and the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
   LinearReport hessian_product(PointViews const& v, MutablePointViews const& out,
                                LinearOptions const& options = {}) const;
 
   /// out (n x d) solves (H + shift) out = v for the Hessian in x, by conjugate gradients on hessian_product(): a step
-  /// of Newton's method. v (n x d). shift has the units of C over x squared; it makes H + shift positive where H is
-  /// not, otherwise the status is negative_curvature. `options` are for this system; products by H have a tenth of its
-  /// tolerance.
+  /// of Newton's method. v (n x d). shift has the units of C over x squared. It must make H + shift positive, otherwise
+  /// the status is negative_curvature. `options` are for this system; each product by H takes a tenth of its tolerance.
   LinearReport inverse_hessian_product(MatrixView v, MutableMatrixView out, double shift = 0,
                                        LinearOptions const& options = {}) const;
 
   /// The derivatives of a function L(f, g) of the optimal potentials by the points and the weights, given dL/df (n) and
   /// dL/dg (m); one of them may be empty. Implicit differentiation, by one linear system. If both marginals are
-  /// constraints, L must not change with (f + t, g - t): sum dL/df = sum dL/dg, otherwise throws invalid_argument.
+  /// constraints, L must not change with (f + t, g - t): sum dL/df = sum dL/dg. Otherwise throws invalid_argument.
   LinearReport potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
                                    LinearOptions const& options = {}) const;
 
-  /// The derivatives of <u, P v> by the points and the weights, u (n x p), v (m x p): those of any function L of P v
-  /// with dL/d(P v) = u. Its derivative by v is P^T u: apply_transpose(). Implicit differentiation, by one linear
-  /// system; the derivative by points takes a product with an inner width of p + 2. For L of P^T v exchange u and v.
+  /// The derivatives of <u, P v> by the points and the weights, u (n x p), v (m x p). They are those of any function L
+  /// of P v with dL/d(P v) = u. The derivative by v is P^T u: apply_transpose(). Implicit differentiation, by one
+  /// linear system; the derivative by points takes a Hadamard product with k = p + 2. For L of P^T v exchange u and v.
   LinearReport product_gradients(MatrixView u, MatrixView v, GradientViews const& out,
                                  LinearOptions const& options = {}) const;
 
-  // Single entries, in the precision of products, without n x m of memory. Logarithms of entries are compared, so the
+  // Single entries, in the precision of products, without an n x m array. Logarithms of entries are compared, so the
   // order is right even where P_ij underflows to 0. Pairs of no weight or of infinite cost have P_ij = 0 and come after
   // all others, by index.
 
-  /// The k largest P_ij of each row, largest first, equal ones by j. Writes j to indices and P_ij to values, both n x
-  /// k, 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1, a row whose marginal is NaN has NaN there. One pass;
-  /// selection is slower for k above 64.
+  /// The k largest P_ij of each row, largest first, equal ones in the order of j. Writes j to indices and P_ij to
+  /// values, both n x k, 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1, a row whose marginal is NaN has NaN
+  /// there. One pass; selection is slower for k above 64.
   void top_k(MutableIndexView indices, MutableMatrixView values) const;
-  /// The same of each column, by i: m x k, 1 <= k <= n.
+  /// The k largest P_ij of each column, likewise: m x k, 1 <= k <= n.
   void top_k_transpose(MutableIndexView indices, MutableMatrixView values) const;
   /// Counts the P_ij > threshold, compared in float64; threshold >= 0. Writes the row pointers of a CSR matrix to
   /// row_begin (n + 1): the number of such entries in the rows before each. Returns their total. One pass; waits for
@@ -126,7 +125,7 @@ class Plan {
   void barycentric_projection(MutableMatrixView out) const;
   /// out (n x p): the same average of v (m x p), sum_j P_ij v_jk / sum_j P_ij.
   void barycentric_projection(MatrixView v, MutableMatrixView out) const;
-  /// The map at new points (k x d): the entropic map of the potential g.
+  /// out (k x d): the barycentric projection of new points (k x d), which is the entropic map of the potential g.
   void map(MatrixView points, MutableMatrixView out) const;
   /// The potential f at new points: -eps log sum_j b_j exp((g_j - C(z, y_j)) / eps). out has k entries.
   void potential(MatrixView points, MutableVectorView out) const;

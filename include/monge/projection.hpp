@@ -18,8 +18,8 @@ namespace monge {
 
 namespace detail {
 
-/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j]. Float16, bfloat16 or float32;
-/// arithmetic is float32 whatever they are.
+/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j]. Elements are float16,
+/// bfloat16 or float32; the arithmetic is always float32.
 template <class Void>
 class BasicBatchView {
   template <class T>
@@ -95,9 +95,9 @@ constexpr auto names_of(ProjectionStart) {
 /// Where `epsilon` enters.
 enum class EpsilonMode {
   none,
-  denominator,  ///< x / (sum + eps): to the sums of the scaled matrix.
-  scaling,      ///< u = a / (K v + eps): to the sums of K.
-  matrix,       ///< K + eps once, at the start.
+  denominator,  ///< x / (sum + eps): added to the sums of the scaled matrix.
+  scaling,      ///< u = a / (K v + eps): added to the sums of K.
+  matrix,       ///< K + eps: added once, at the start.
   clamp,        ///< x / max(sum, eps).
 };
 constexpr auto names_of(EpsilonMode) {
@@ -203,7 +203,7 @@ ProjectionOptions projection_preset(std::string_view preset);
 void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
 
 /// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, with out the result of project(). With a dustbin,
-/// d_dustbin_score (B, float32; may be empty) gets the part of each matrix in the derivative by dustbin_score.
+/// d_dustbin_score (B, float32; may be empty) gets the derivative of each matrix's term of the sum by dustbin_score.
 void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
                       ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
 

@@ -1,4 +1,5 @@
-// Rows that ranks hold apart: whole arrays of them for the calls of the library, and the rows of each rank.
+// Arrays whose rows are spread over the ranks: gather_rows() makes whole arrays of them, as the calls of the library
+// take them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

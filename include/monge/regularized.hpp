@@ -17,9 +17,10 @@
 
 namespace monge {
 
-/// A term of one's own: sum_ij phi(X_ij), with phi convex, phi(0) = 0 and phi >= 0 on x >= 0. Each function writes a
-/// result for each number of its argument: x and v are masses, z has the units of C, phi those of C times mass. One
-/// thread at a time calls them, but not always the same one. A solve ends with an exception that they throw.
+/// A term that the caller defines: sum_ij phi(X_ij), with phi convex, phi(0) = 0 and phi >= 0 on x >= 0. Each function
+/// writes a result for each number of its argument: x and v are masses, z has the units of C, phi has those of C times
+/// mass. One thread at a time calls the functions, but not always the same one. Their exceptions end the solve and
+/// reach its caller.
 struct SeparableTerm {
   /// x = argmin_{x >= 0} (x - v)^2 / 2 + step phi(x), for v > 0.
   std::function<void(double step, std::span<double const> v, std::span<double> x)> prox = {};
@@ -46,10 +47,11 @@ struct Regularizer {
   double hypentropy_width = 1;    ///< beta, in units of mass: 1e-100 to 1e100 times the mass, in float32 1e-30 to 1e20.
   MatrixView mask = {};           ///< (n x m) 0 forbids the pair, like C_ij = +infinity; empty: no mask.
   SeparableTerm separable = {};   ///< With l1 and mask alone, on the CPU; a CUDA context throws unsupported.
-  /// (k x 2) A term of one's own as a table, on every device: sum_ij phi(X_ij), phi(0) = 0, whose slope phi' is linear
-  /// between the points of the table. A row is a mass and the slope there, in units of C. Masses begin at 0, slopes are
-  /// >= 0, neither decreases. Two rows of equal mass make a step of the slope. The last slope stays beyond its mass; if
-  /// it is +infinity, at the mass of the row before, no entry exceeds that mass. With l1 and mask alone.
+  /// (k x 2) A term that the caller defines by a table, on every device: sum_ij phi(X_ij), phi(0) = 0, whose slope phi'
+  /// is linear between the points of the table. A row is a mass and the slope there, in units of C. Masses begin at 0,
+  /// slopes are >= 0, and neither decreases. Two rows of equal mass make a step of the slope. Beyond the last mass the
+  /// slope keeps its last value. If the last slope is +infinity, at the mass of the row before, no entry exceeds that
+  /// mass. With l1 and mask alone.
   MatrixView slopes = {};
 };
 
@@ -82,9 +84,9 @@ constexpr auto names_of(RegularizedCriterion) {
 /// Argument of a progress callback, at each check.
 struct RegularizedProgress {
   int iteration = 0;
-  double weight = 0;           ///< Of the quadratic term; above the target while Newton's method anneals.
+  double weight = 0;           ///< Weight of the quadratic term; above the target while Newton's method anneals.
   double primal_residual = 0;  ///< Relative, like the tolerance.
-  double seconds = 0;          ///< Since the solve began.
+  double seconds = 0;          ///< Time since the solve began.
   int problem = 0;             ///< Index in a batch, from 0.
 };
 
@@ -100,15 +102,15 @@ struct RegularizedOptions {
                     ///< step, accelerate and check_every must keep their defaults.
   /// Runs a second splitting recursion, with restarts and adapted steps, in turns with the plain one, from iteration
   /// 300 on. The first to converge ends both. Together they take at most twice the iterations of the plain one, often a
-  /// fraction. `iterations` limits the plain one; the better result is returned. Takes two more matrices of memory.
+  /// fraction of them. `iterations` limits the plain one; the better result is returned. Takes two more n x m arrays.
   /// With method auto it is ignored when Newton's method is chosen.
   bool accelerate = false;
-  Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
-                                               ///< of 1e-5, and float64 below or if hypentropy_width needs it. Newton's
-                                               ///< method is always float64. Not tf32.
-  int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
-  VectorView u = {};                           ///< Warm start (n) in units of C, with v. Finite.
-  VectorView v = {};                           ///< Warm start (m).
+  /// Arithmetic of splitting, not tf32. auto is float32 for a tolerance of 1e-5 or more, and float64 for a smaller one
+  /// or if hypentropy_width needs it. Newton's method is always float64.
+  Precision precision = Precision::automatic;
+  int check_every = 20;  ///< Iterations of splitting between checks of the residual. >= 1.
+  VectorView u = {};     ///< Warm start (n) in units of C, with v. Finite.
+  VectorView v = {};     ///< Warm start (m).
   MatrixView plan = {};  ///< Warm start of splitting (n x m) in units of mass, with or without u and v. Finite. With
                          ///< method auto it is ignored when Newton's method is chosen; newton refuses it.
   std::function<bool(RegularizedProgress const&)> progress = {};  ///< Called at each check; return false to stop.
@@ -143,12 +145,12 @@ void visit_regularized_options(Options& options, Visitor&& visit) {
 /// One check, for a convergence plot.
 struct RegularizedCheck {
   int iteration;
-  double weight;                                          ///< Of the quadratic term.
+  double weight;                                          ///< Weight of the quadratic term.
   double primal_residual;                                 ///< Relative, like the tolerance.
   double gap = std::numeric_limits<double>::quiet_NaN();  ///< Relative; NaN where it was not evaluated.
   double step;                                            ///< rho of splitting; NaN for Newton's method.
-  std::int64_t nonzeros;                                  ///< Of X.
-  double seconds;                                         ///< Since the solve began.
+  std::int64_t nonzeros;                                  ///< Positive entries of X.
+  double seconds;                                         ///< Time since the solve began.
 };
 
 /// The result of a solve. Values are float64 evaluations of the returned plan and potentials, for the costs as given
@@ -157,12 +159,12 @@ struct RegularizedReport {
   Status status = Status::completed;
   std::string message;  ///< One sentence: the end and, if short of the tolerance, a remedy.
   RegularizedMethod method = RegularizedMethod::splitting;  ///< The method that ran.
-  int iterations = 0;                                       ///< Of splitting, or Newton's passes over all pairs.
-  int newton_steps = 0;                                     ///< Directions that Newton's method found.
-  int linear_iterations = 0;                                ///< Steps of conjugate gradients for these directions.
+  int iterations = 0;                        ///< Iterations of splitting, or Newton's passes over all pairs.
+  int newton_steps = 0;                      ///< Directions that Newton's method found.
+  int linear_iterations = 0;                 ///< Steps of conjugate gradients for these directions.
   double step = 0;                           ///< rho of the last iteration of splitting; NaN for Newton's method.
-  double weight = 0;                         ///< Of the quadratic term at the end of Newton's method.
-  Precision precision = Precision::float32;  ///< Of the iterations.
+  double weight = 0;                         ///< Weight of the quadratic term at the end of Newton's method.
+  Precision precision = Precision::float32;  ///< Arithmetic of the iterations.
   double mass = 0;                           ///< sum p.
   double transported_mass = 0;               ///< sum X.
   double primal_residual = 0;                ///< |(X 1 - p, X^T 1 - q)|_2
@@ -183,8 +185,9 @@ struct RegularizedReport {
   std::vector<RegularizedCheck> history;
 };
 
-/// X with its dual potentials. It keeps the costs and weights that it needs, except a cost matrix that the context can
-/// reach: that memory must stay. Move-only. Outputs may be float32 or float64, on the host or on the plan's device.
+/// X with its dual potentials. It keeps copies of the costs and weights that it needs, except of a cost matrix that the
+/// context can reach: this must not change while the plan exists. Move-only. Outputs may be float32 or float64, on the
+/// host or on the plan's device.
 class RegularizedPlan {
  public:
   struct State;  // src/regularized/regularized_state.hpp
@@ -199,8 +202,8 @@ class RegularizedPlan {
   std::int64_t columns() const;  ///< m
 
   /// Dual potentials in units of C: u (n), v (m). They are the derivatives of the optimal value by p and q, up to the
-  /// constant t of (u + t, v - t). The derivative by C_ij is X_ij, and so is the derivative by lambda W_ij of l1
-  /// (RDROT, section 3.3).
+  /// constant t of (u + t, v - t). The derivative by C_ij is X_ij, and so is the derivative by lambda W_ij, the weights
+  /// of l1 (RDROT, section 3.3).
   std::vector<double> u() const;
   std::vector<double> v() const;
   void potentials(MutableVectorView u, MutableVectorView v) const;
@@ -250,11 +253,10 @@ struct RegularizedProblem {
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. Splitting iterates all problems
 /// together: on CUDA by one launch for all, on the CPU in parallel where each takes one thread. Newton's method solves
 /// one problem after the other; problems that take one thread each (CPU) or have at most 2^22 pairs (CUDA, in eight
-/// streams) run in parallel, unless progress is set. Seconds in a report are those of the steps in which the problem
-/// took part, with or without others. Of the options, u, v and plan must be empty. progress gets the index of the
-/// problem, and false stops that one. Throws Error as
-/// solve_regularized() does, before any iteration where an argument is wrong. The message begins with the problem:
-/// "problem 3: p: ...".
+/// streams) run in parallel, unless progress is set. Seconds in a report add up the steps in which the problem took
+/// part, alone or with others. RegularizedOptions::u, v and plan must be empty. progress gets the index of the problem,
+/// and false stops this problem alone. Throws Error as solve_regularized() does. A wrong argument of any problem throws
+/// before the first iteration. The message begins with the problem: "problem 3: p: ...".
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                      std::span<RegularizedProblem const> problems,
                                                      RegularizedOptions const& options);

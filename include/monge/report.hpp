@@ -52,10 +52,10 @@ struct Progress {
   double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
   double marginal_error = 0;  ///< Measured by the sweep, in its precision; relative like the tolerance.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
-  double seconds = 0;         ///< Since the solve began.
+  double seconds = 0;         ///< Time since the solve began.
   int problem = 0;            ///< Index in a batch, from 0.
   /// The present potentials, from which another solve may start (SolveOptions::f and g). Only for use in the callback.
-  /// Points of zero weight take a pass, so of several ranks either all call it or none.
+  /// If there are points of zero weight it takes a pass, so either all ranks call it or none.
   std::function<Potentials()> potentials = {};
 };
 
@@ -67,7 +67,7 @@ struct Check {
   double relaxation;
   Precision precision;
   double gradient_norm;  ///< |P 1 - a|_2 of both sides together, likewise.
-  double seconds;        ///< Since the solve began.
+  double seconds;        ///< Time since the solve began.
 };
 
 /// The result of a solve. Values that were not evaluated are NaN.
@@ -78,19 +78,19 @@ struct Report {
   double mean_cost = 0;           ///< sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed.
   double eps_relative = 0;        ///< eps / mean_cost; NaN where the mean is not positive.
   int iterations = 0;             ///< Sweeps done, annealing included, and other passes over all pairs.
-  int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
-  int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
+  int annealing_iterations = 0;   ///< Sweeps among `iterations` at an eps above the target.
+  int refinement_iterations = 0;  ///< Passes among `iterations` in float64, after float32 could go no further (auto).
   int newton_steps = 0;           ///< Steps of Newton's method, or of splr.
-  int newton_iterations = 0;      ///< Of `iterations`, those in such steps.
-  Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
+  int newton_iterations = 0;      ///< Passes among `iterations` in such steps.
+  Precision precision = Precision::float32;  ///< Arithmetic of the last sweeps, and of the plan's products.
   bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
-  double penalty_a = std::numeric_limits<double>::infinity();  ///< As in the options.
+  double penalty_a = std::numeric_limits<double>::infinity();  ///< SolveOptions::penalty_a.
   double penalty_b = std::numeric_limits<double>::infinity();
   double mass = 0;              ///< sum a.
   double mass_b = 0;            ///< sum b.
   double transported_mass = 0;  ///< sum P.
   double marginal_error = 0;    ///< |P 1 - a exp(-f / rho_a)|_1 + |P^T 1 - b exp(-g / rho_b)|_1: how far the potentials
-                                ///< are from optimal. For a constraint it is how far P is from its marginal.
+                                ///< are from optimal. If the marginal is a constraint, how far P is from it.
   double gradient_norm = 0;     ///< The same in the 2-norm, of both sides together: |gradient of the dual|_2.
   double transport_cost = 0;    ///< <C, P>.
   /// <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), without the terms of constraints.
@@ -101,9 +101,9 @@ struct Report {
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;
-  /// The most bytes that the library's arrays took at one time during the call, in the memory of the device: those of
-  /// the call, and of plans and solvers that are alive. On a GPU these are the arrays of the context; on the CPU those
-  /// of the process, without vectors of a number a point.
+  /// The most bytes that the library's arrays took at one time during the call, in the memory of the device: the arrays
+  /// of the call, and those of plans and solvers that are alive. On a GPU it counts the arrays of the context, on the
+  /// CPU those of the process, without vectors of one number for each point.
   std::int64_t peak_bytes = 0;
   std::vector<Check> history;
 };

@@ -10,8 +10,8 @@
 namespace monge {
 
 /// A prepared solve(). On CUDA, memory and recorded launches are kept from one solve to the next. On the CPU new inputs
-/// are packed into new memory, a small part of a solve; for unchanged inputs packed points and scores are kept. Results
-/// have the same bits as those of solve(). One thread at a time.
+/// are packed into new memory, which takes a small part of a solve's time; for unchanged inputs packed points and
+/// scores are kept. Results have the same bits as those of solve(). One thread at a time may use a Solver.
 ///
 /// Each solve reads geometry and warm start, so their memory must not change until they are replaced or the last solve
 /// is done. After writing new values to the same memory, call set_geometry(). A returned Plan does not change: while it
