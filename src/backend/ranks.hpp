@@ -43,7 +43,7 @@ class Digests {
   requires std::is_enum_v<T> || std::is_integral_v<T>
   void add(char const* field, T value) { add(field, static_cast<std::uint64_t>(value)); }
 
-  /// The fields of options, as an argument of visit_*_options().
+  /// Adds a field of options: an object of this class is a visitor for visit_*_options().
   template <class Constraint, class Member>
   void operator()(Field<Constraint> const& field, Member const& member) {
     add(field.name, member);

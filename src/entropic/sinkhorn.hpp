@@ -50,8 +50,8 @@ void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem);
 
 /// Completes the set-up that needs the operator: eps, if it is relative to the mean cost, the potentials of a warm
 /// start, and the report, without values. With automatic precision, costs that overflow float32 get a new operator in
-/// float64. Throws if they overflow there, too. With `solves` a warm start of a balanced problem with a tolerance may
-/// become (f + t, g - t).
+/// float64. Throws if they overflow there, too. If a solve follows (`solves`), the warm start of a balanced problem
+/// with a tolerance may be shifted to (f + t, g - t), which changes no plan.
 void begin(Backend const& backend, SinkhornProblem& problem, bool solves);
 
 /// Sets the potentials to those of a cold start: 0 in the operator's own gauge.

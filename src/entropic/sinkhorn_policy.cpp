@@ -208,17 +208,17 @@ void SinkhornPolicy::ended(Status status, int steps, int passes, double error) {
   end(status);
 }
 
-/// As far as sweeps and steps can tell; a certificate may disagree.
+/// Whether sweeps and steps see the target reached; a certificate may disagree.
 bool SinkhornPolicy::has_reached_target() const {
   if (options_.tolerance == 0) return false;
   if (options_.criterion == Criterion::gradient && !std::isnan(gradient_norm_))
     return gradient_norm_ <= gradient_target_ * mass_;
-  return (is_self_ ? left_error() : bound()) <= target_ * mass_;
+  return (is_self_ ? expected_error() : bound()) <= target_ * mass_;
 }
 
 /// The error that the last sweep of a measure to itself is expected to leave. A sweep at least halves the error; in
 /// float64, where a sweep takes as long as the certificate that judges it, the mean rate so far is expected to go on.
-double SinkhornPolicy::left_error() const {
+double SinkhornPolicy::expected_error() const {
   if (precision_ != Precision::float64 || !options_.certificate) return seen_error() / 2;
   double const rate = std::pow(seen_error() / (2 * mass_), 1.0 / std::max(1, iterations_ - 1));
   return seen_error() * std::min(0.5, rate);

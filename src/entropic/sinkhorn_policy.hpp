@@ -93,7 +93,7 @@ class SinkhornPolicy {
   /// Whether the last sweep was an alternating one without overrelaxation.
   bool was_plain() const { return !last_sweep_.symmetric && last_sweep_.relaxation == 1; }
   double bound() const;
-  double left_error() const;
+  double expected_error() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
   /// Whether a float64 evaluation tells rounding from slow convergence. Where the level exceeds the costs it does not:
@@ -157,7 +157,7 @@ class SinkhornPolicy {
   bool on_trial_;           // Whether sweeps without the ladder are on trial.
   int rungs_ = 0;           // Rungs from the current eps down to options_.eps.
   int top_rung_ = 0;        // Where the ladder begins.
-  bool climbs_ = false;     // Whether given potentials look for their rung.
+  bool climbs_ = false;     // Whether a warm start goes up the ladder, until its error is small.
   int rung_end_ = 0;        // Iteration at which the rung ends, whatever its error.
   int ladder_end_ = 0;      // Iteration at which the ladder ends.
   AdaptiveRelaxation relaxation_;
@@ -166,7 +166,7 @@ class SinkhornPolicy {
   std::optional<double> rounding_;
   int patience_;            // Sweeps without progress before rounding is suspected.
   double polish_below_;     // Relative error at which to try plain sweeps next.
-  double target_;           // For the error that sweeps report; moved when a certificate disagrees.
+  double target_;           // Sweeps aim at this error. A certificate that finds more error lowers it.
   double gradient_target_;  // The same for the gradient norm, if it is the criterion.
   double best_error_ = std::numeric_limits<double>::infinity();
   double doubted_error_ = std::numeric_limits<double>::infinity();  // Error at which rounding was last suspected.

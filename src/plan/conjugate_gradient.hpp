@@ -1,4 +1,4 @@
-// Conjugate gradients on the vectors of a backend: for any symmetric positive operator, wherever it is applied.
+// Conjugate gradients on the vectors of a backend, for any symmetric positive semidefinite linear map of these vectors.
 #pragma once
 #include <functional>
 

@@ -10,9 +10,8 @@
 
 namespace monge {
 
-/// The first exception of the functions, or of the check of their results, is kept for rethrow(): loops of threads must
-/// not throw.
-/// Afterwards nothing is called, and results are 0.
+/// The user's functions in the units of operators. The first exception of the functions, or of the check of their
+/// results, is kept for rethrow(): loops of threads must not throw. Afterwards nothing is called, and results are 0.
 class SeparableFunctions {
  public:
   /// One thread at a time calls functions of the user's: problems of one solve share `turn`. It is null where any
@@ -28,8 +27,8 @@ class SeparableFunctions {
   struct Sums {
     double value = 0, conjugate = 0;
   };
-  /// The sums of phi(x) and phi*(z), both for entries >= 0. Without a conjugate its sum is NaN. Throws, as above, where
-  /// phi(x) + phi*(z) < z x: a conjugate that is too small would make the dual value too large.
+  /// The sums of phi(x) and of phi*(z), for x and z >= 0. Without a conjugate the second sum is NaN. An entry with
+  /// phi(x) + phi*(z) < z x is an error, kept for rethrow(): too small a conjugate would make the dual value too large.
   Sums sums(std::span<double const> x, std::span<double const> z);
   /// phi(x), and a bound of its slope there.
   double value(double x);

@@ -58,7 +58,7 @@ class Restarts {
 /// rho at the start: that of the options, with a limit from the regulariser. A prox pulls an entry by s times the slope
 /// of h. If this pull is far larger than the entry, X hardly moves until the potentials, which then move as little,
 /// have grown to the size of the slope. So s times the slope is at most 1 for the quadratic term, which gives its
-/// largest rate. For the other terms it is at most 10 entries, each with all mass of its line.
+/// largest rate. For the other terms it is at most 10 / max(n, m), ten times the entry of a one-to-one plan.
 double first_step(RegularizedOptions const& options, RegularizerTerms const& terms, CostScale const& scale,
                   std::int64_t n, std::int64_t m) {
   double most = std::numeric_limits<double>::infinity();

@@ -73,7 +73,7 @@ class NewtonMethod {
   VectorPair weight_, support_;  // A support is 1 at positive weight, else 0.
   VectorPair zero_;              // f = 0 and g = 0 in the operator's gauge; null if both marginals are constraints.
   Point point_, trial_;
-  Point best_;                    // The best end of an advance at eps_
+  Point best_;                    // The best of the points at which advances at eps_ have ended
   std::unique_ptr<Vector> step_;  // d
   double damping_;                // mu
   int passes_ = 0;

@@ -43,14 +43,14 @@ struct SplrEnd {
 /// many times as large.
 bool takes_candidate(SplrEnd const& candidate, SplrEnd const& step);
 
-/// Maximises the dual of the balanced problem from the operator's potentials, and leaves the best ones there, or with
-/// tolerance 0 the last ones. The
-/// operator is float64, has no penalties and is of two measures (not is_self()); `marginals` are its weights.
+/// Maximises the dual of the balanced problem from the operator's potentials. The operator then has the best potentials
+/// or, with tolerance 0, the last ones. It is float64, has no penalties and is of two measures (not is_self());
+/// `marginals` are its weights.
 ///
 /// An iteration solves with a sparse matrix, made of some large entries of P and its full marginals and corrected by
 /// the last step as in BFGS, and searches along the direction (docs/math.md, section 16). Every `pattern_reuse`
-/// iterations pairs are chosen anew and their matrix is analysed. Sinkhorn sweeps, which run meanwhile, then offer
-/// another next iterate. Points of zero weight take no part.
+/// iterations pairs are chosen anew and their matrix is analysed. Meanwhile Sinkhorn sweeps run. Their end, the
+/// candidate, may become the next iterate. Points of zero weight take no part.
 ///
 /// Sources: Wang and Qiu, *The Sparse-Plus-Low-Rank Quasi-Newton Method for Entropic-Regularized Optimal Transport*
 /// (2025); cuRegOT (2026) for reuse and candidate.

@@ -112,12 +112,13 @@ class PathSearch {
       if (HWY_LIKELY(hn::AllFalse(d, hit))) continue;
       std::int64_t const end = j + static_cast<std::int64_t>(hn::Lanes(d));
       for (std::int64_t k = j; k < end; ++k) {
-        if (distance_[k] == distance && (best < 0 || rank(k) > rank(best))) best = k;
+        if (distance_[k] == distance && (best < 0 || tie_order(k) > tie_order(best))) best = k;
       }
     }
     return best;
   }
-  std::int64_t rank(std::int64_t column) const {
+  /// Among columns at equal distances the one with the largest number here comes first. Free columns precede others.
+  std::int64_t tie_order(std::int64_t column) const {
     auto const j = static_cast<std::size_t>(column);
     return row_of_[j] < 0 ? place_[j] : -1 - place_[j];
   }

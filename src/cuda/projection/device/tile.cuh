@@ -192,6 +192,7 @@ __device__ __forceinline__ auto& side_of(Rows& rows, Columns& columns) {
   }
 }
 
+/// The result of Op over the x of all lanes of the team, on each of them: an all-reduce.
 template <class L, class Op>
 __device__ __forceinline__ float over_lanes(float x) {
 #pragma unroll
