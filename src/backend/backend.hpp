@@ -132,7 +132,7 @@ class RegularizedBackend {
 /// Approximate times of passes over all pairs of one problem, in units of a float32 sweep.
 struct PassTimes {
   double float64 = 1;  ///< A float64 sweep.
-  double newton = 1;   ///< A pass of Newton's method, with its share of the work between passes.
+  double newton = 1;   ///< A pass of Newton's method, the work between passes included.
   double check = 0;    ///< A wait of the host between sweeps.
   /// Up to this largest cost, in units of eps, a solve is expected to be no slower in float64 throughout than with
   /// float64 certificates of float32 sweeps.

@@ -9,15 +9,15 @@
 namespace monge {
 namespace {
 
-/// Sweeps before the first check, which foresees how many more are enough to reach this share of the tolerance. The
+/// Sweeps before the first check, which foresees how many more are enough to reach this fraction of the tolerance. The
 /// rest of the tolerance is left to rounding, which the certificate sees.
 constexpr int kFirstSweeps = 3;
 constexpr double kForeseenShare = 0.5;
 /// Sweeps without the ladder are tried for kTrialSweeps; a relative error above kTrialError then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
-/// Relative error at which a rung ends. A misplaced share s of the mass moves across a gap of many eps by about s eps
-/// per sweep, so little of it may come down the ladder.
+/// Relative error at which a rung ends. A misplaced fraction s of the mass moves across a gap of many eps by about s
+/// eps per sweep, so little of it may come down the ladder.
 constexpr double kRungError = 3e-4;
 /// The same where Newton's method may follow: it crosses gaps in a few steps.
 constexpr double kNewtonRungError = 3e-2;

@@ -14,7 +14,7 @@ namespace monge {
 ///   q(omega) = rho / eps (exp(v) - exp((1 - omega) v)) - exp((omega - 1) u) + exp(-u),
 /// whose first term is omega u for a constraint; the plain step is the maximum. Near the optimum q(omega) = omega
 /// (2 - omega) q(1). A row takes the factor omega only if it gains at least half of that. Every sweep therefore raises
-/// the dual, by at least a fixed share of a plain sweep's gain: convergence does not depend on omega. The rows are
+/// the dual, by at least a fixed fraction of a plain sweep's gain: convergence does not depend on omega. The rows are
 /// independent given the other potential, so the test needs no sum over rows. After Thibault et al. (2021), who take
 /// one omega for all rows and a global test, for constraints.
 MONGE_HOST_DEVICE inline double safe_relaxation(double u, double v, double omega) {

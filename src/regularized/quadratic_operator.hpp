@@ -25,8 +25,8 @@ struct QuadraticValues {
 
 /// The parameters of a step's linear system.
 struct QuadraticDamping {
-  double mu;         ///< The share of the diagonal that is added to it.
-  double tolerance;  ///< On the residual of the linear system, relative to its right-hand side.
+  double mu;         ///< The fraction of the diagonal that is added to it.
+  double tolerance;  ///< Bound of the linear system's residual, relative to its right-hand side.
   int most;          ///< Limit of conjugate gradient steps; the direction is then used as it is.
 };
 

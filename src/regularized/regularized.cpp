@@ -77,6 +77,7 @@ void reconsider_method(RegularizedRun& run, RegularizedOptions const& options) {
     run.problem.method = RegularizedMethod::splitting;
 }
 
+/// Checks all problems, surveys their costs, solves those of each method together, and makes the plans.
 std::vector<RegularizedPlan> solve_all(Context const& context, std::span<RegularizedProblem const> problems,
                                        RegularizedOptions const& options) {
   Stopwatch const watch;

@@ -10,8 +10,9 @@ std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k) {
   std::vector<double> values(columns.size());
   plan.top_k(Side::rows, {columns.data(), n, k, k}, {values.data(), n, k});
   std::vector<LargeEntry> entries;
-  for (std::size_t rank = 0; rank < values.size(); ++rank) {
-    if (values[rank] > 0) entries.push_back({static_cast<std::int64_t>(rank) / k, columns[rank], values[rank], rank});
+  for (std::size_t order = 0; order < values.size(); ++order) {
+    if (values[order] > 0)
+      entries.push_back({static_cast<std::int64_t>(order) / k, columns[order], values[order], order});
   }
   return entries;
 }
@@ -19,7 +20,7 @@ std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k) {
 void keep_largest(std::vector<LargeEntry>& entries, std::size_t count) {
   if (count >= entries.size()) return;
   auto const before = [](LargeEntry const& first, LargeEntry const& second) {
-    return first.value != second.value ? first.value > second.value : first.rank < second.rank;
+    return first.value != second.value ? first.value > second.value : first.order < second.order;
   };
   std::nth_element(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end(), before);
   entries.resize(count);

@@ -10,14 +10,14 @@ namespace monge {
 
 struct LargeEntry {
   std::int64_t i, j;
-  double value;      ///< > 0
-  std::size_t rank;  ///< By row, and within a row from the largest down.
+  double value;       ///< > 0
+  std::size_t order;  ///< By row, and within a row from the largest down.
 };
 
-/// The k largest entries of each row, without zeros, by rank. One pass.
+/// The k largest entries of each row, without zeros, in order. One pass.
 std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k);
 
-/// Keeps the `count` largest, in no order. Of equal entries the lower ranks are kept. If the k of largest_of_rows() was
+/// Keeps the `count` largest, unsorted. Of equal entries the first in order are kept. If the k of largest_of_rows() was
 /// large enough, they are the largest of the whole plan.
 void keep_largest(std::vector<LargeEntry>& entries, std::size_t count);
 

@@ -7,7 +7,7 @@
 namespace monge {
 namespace {
 
-/// An interval must shrink by this factor in two steps; an extrapolated step stays within this share of it.
+/// An interval must shrink by this factor in two steps; an extrapolated step stays within this fraction of it.
 constexpr double kShrink = 0.66;
 /// Without an upper end, the next advance is between these multiples of the last one.
 constexpr double kLeastAdvance = 1.1, kMostAdvance = 4.0;

@@ -10,7 +10,7 @@
 namespace monge {
 namespace {
 
-/// The first mu as a share of the relative error, its bound, and the range of mu. With mu far below 1 a step is
+/// The first mu as a fraction of the relative error, its bound, and the range of mu. With mu far below 1 a step is
 /// Newton's; with mu far above 1 it is a short step uphill.
 constexpr double kFirstShare = 0.1, kFirstDamping = 1e-2, kLeastDamping = 1e-11, kMostDamping = 1e3;
 /// Ratios of the actual to the predicted gain: below the first a step is refused, below the second and above the third

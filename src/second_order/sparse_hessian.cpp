@@ -6,8 +6,8 @@
 namespace monge {
 namespace {
 
-/// The K largest entries of a plan are searched among the kRowShare K / n largest of each row.
-constexpr double kRowShare = 4;
+/// The K largest entries of a plan are searched among the kRowFactor K / n largest of each row.
+constexpr double kRowFactor = 4;
 
 }  // namespace
 
@@ -32,9 +32,9 @@ void SparseHessian::add_pair(std::int64_t i, std::int64_t j) {
 
 /// Finds all of the largest entries unless a few rows hold most of them.
 void SparseHessian::choose_pairs(PlanOperator& plan, std::int64_t count) {
-  double const share = std::ceil(kRowShare * static_cast<double>(count) / static_cast<double>(plan.size(Side::rows)));
+  double const of_row = std::ceil(kRowFactor * static_cast<double>(count) / static_cast<double>(plan.size(Side::rows)));
   std::vector<LargeEntry> largest =
-      largest_of_rows(plan, std::min(plan.size(Side::columns), static_cast<std::int64_t>(share)));
+      largest_of_rows(plan, std::min(plan.size(Side::columns), static_cast<std::int64_t>(of_row)));
   std::erase_if(largest, [&](LargeEntry const& entry) {
     return place(Side::rows, entry.i) <= 0 || place(Side::columns, entry.j) <= 0;
   });

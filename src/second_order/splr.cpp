@@ -20,7 +20,7 @@
 namespace monge {
 namespace {
 
-/// Density at the start of a solve, and the least, as shares of the largest.
+/// Density at the start of a solve, and the least, as fractions of the largest.
 constexpr double kFirstDensity = 0.1, kLeastDensity = 0.01;
 /// Factors of the density: where the gradient has grown, and elsewhere.
 constexpr double kGrowth = 1.1, kDecay = 0.99;

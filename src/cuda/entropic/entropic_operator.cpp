@@ -22,7 +22,7 @@ constexpr int kSweepsBeforeGraph = 100;
 
 }  // namespace
 
-std::uint64_t EntropicOperator::next_number() {
+std::uint64_t EntropicOperator::unique_number() {
   static std::atomic<std::uint64_t> last = 0;
   return ++last;
 }

@@ -111,9 +111,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   void enqueue_fused_sweep(bool symmetric, Queue const& queue, cudaStream_t stream) const;
   /// The update of `side` from the sums in `partials`.
   UpdateArguments update_arguments(Side side, void const* partials, WorkPlan const& work, bool symmetric) const;
-  static std::uint64_t next_number();
+  static std::uint64_t unique_number();
 
-  std::uint64_t number_ = next_number();
+  std::uint64_t number_ = unique_number();
   Problem problem_;
   DeviceVectorOperations vectors_;
   double cache_bytes_;

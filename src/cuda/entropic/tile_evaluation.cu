@@ -9,8 +9,8 @@
 namespace monge::cuda {
 namespace {
 
-/// The start of a row of tiles in a strip takes as long as this part of a tile. Each array of sums of a side costs
-/// memory, and time at the end: as if the tiles took longer by this share.
+/// The start of a row of tiles in a strip takes as long as this fraction of a tile. Each array of sums of a side
+/// costs memory, and time at the end: as if the tiles took longer by this fraction.
 constexpr double kStart = 0.25, kJoin = 2e-4;
 
 struct Choice {

@@ -23,6 +23,7 @@ bool go_together(LaunchShape const& a, LaunchShape const& b) {
 
 }  // namespace
 
+/// Copies from the memory may still run: the runtime hands it out again when they are done (Staging::idle()).
 Uploads::~Uploads() {
   for (Segment& segment : segments_) runtime_->give_back(std::move(segment.host));
 }

@@ -558,7 +558,7 @@ __global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Sour
   if (thread == 0) restart.problem.state->alpha = mass + m * totals[0] + n * totals[1] - 1;
 }
 
-/// One block.
+/// Squares of the residuals' 2-norms of both sides. One block.
 template <class Source>
 __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Source const source) {
   Share<SplittingResidualArguments> const share = share_of(source);

@@ -36,7 +36,7 @@ void sort_pairs(SharedRuntime const& runtime, DeviceArray<int>& keys, DeviceArra
   values = std::move(sorted_values);
 }
 
-/// The ranks of the `count` largest values, ascending.
+/// The numbers of the `count` largest values, ascending.
 DeviceArray<int> ranks_of_largest(SharedRuntime const& runtime, RowEntries const& entries, int count) {
   int const all = entries.rows * entries.k;
   DeviceArray<int> ranks(runtime, all), by_value(runtime, all), kept(runtime, count), places(runtime, count);
