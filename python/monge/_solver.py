@@ -89,7 +89,7 @@ class Solver:
         self._prepare()
 
     def _prepare(self) -> None:
-        """What a copy or a pickle leaves out: _OF_ONE_SOLVER."""
+        """Sets the attributes of this solver alone (_OF_ONE_SOLVER); copies and pickles start without them."""
         self._lock, self._is_solving = threading.RLock(), False
         self._key: tuple[Any, ...] | None = None
         self._made: _core.Solver | None = None

@@ -289,8 +289,9 @@ void bind_reports(nb::module_& module) {
            "(f, g), the present potentials in units of the cost, from which another solve may start: NumPy arrays (n) "
            "and (m) of float64, for use as `potentials_init`. RuntimeError once the progress function has returned. "
            "Points of zero weight take a pass, so within `monge.distributed` either all ranks call it or none.");
-  bind_solve<Report, Check>(module, "Check", "Report",
-                            "What a solve reached, in units of the cost; NaN is what was not evaluated.");
+  bind_solve<Report, Check>(
+      module, "Check", "Report",
+      "Results and statistics of a solve. Costs are in the caller's units; NaN marks values that were not computed.");
   bind_record<RegularizedProgress>(module, "RegularizedProgress", "What a progress function sees at each check.");
   bind_solve<RegularizedReport, RegularizedCheck>(module, "RegularizedCheck", "RegularizedReport",
                                                   "What a regularised solve reached, in units of the cost.");

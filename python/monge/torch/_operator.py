@@ -128,13 +128,13 @@ def leading(tensor: Tensor, dimension: int | None, size: int) -> Tensor:
 
 
 def as_problems(call: Rule, size: int, dimensions: Any, given: Any) -> Any:
-    """The vmap rule of an operator whose tensors all have problems as their first dimension: more problems."""
+    """The vmap rule of an operator whose tensors all count problems first: vmap's dimension joins that one."""
     flat = [leading(v, at, size).flatten(0, 1) if isinstance(v, Tensor) else v for v, at in zip(given, dimensions)]
     found = [v.reshape(size, v.shape[0] // size, *v.shape[1:]) for v in call(*flat)]
     return tuple(found), (0,) * len(found)
 
 
 def one_by_one(call: Rule, size: int, dimensions: Any, given: Any) -> Any:
-    """The vmap rule of an operator with other tensors, too: a call for each index of vmap's dimension."""
+    """The vmap rule of any other operator: one call for each index of vmap's dimension."""
     found = [call(*(v if at is None else v.select(at, k) for v, at in zip(given, dimensions))) for k in range(size)]
     return tuple(torch.stack(each) for each in zip(*found)), (0,) * len(found[0])
