@@ -98,7 +98,7 @@ def _weights(given: Any) -> Any:
 
 
 def _errors(result: OTResult) -> list[float]:
-    """The errors that stopThr bounds, at each check and last of the plan; with the criterion gap marginal errors."""
+    """The errors that stopThr bounds: at each check, then of the plan. With the criterion gap: marginal errors."""
     report = result.report
     name = "gradient_norm" if result._options["criterion"] == "gradient" else "marginal_error"
     last = getattr(report, name) / max(report.mass, report.mass_b)
@@ -205,7 +205,7 @@ def _run(
     reg_type: str = "kl",
     c: Any = None,
 ) -> OTResult:
-    """`has_weights`: whether the scalings of the warm start contain the weights."""
+    """The result of a solve. `has_weights`: whether the scalings of the warm start contain the weights."""
     problem = with_weights(problem, options)
     start = _start(warmstart, problem, options, has_weights)
     warns = truth("warn", warn)

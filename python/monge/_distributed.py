@@ -19,7 +19,7 @@ Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
 
 
 class Ranks:
-    """The processes of :func:`distributed`, which makes it, for rows of which each has its own.
+    """The processes of :func:`distributed`, with functions for arrays whose rows are spread over them.
 
     Args:
         rank: The number of this process, from 0; an attribute too.
@@ -31,7 +31,7 @@ class Ranks:
         self.rank, self.size, self._gather = rank, size, gather
 
     def rows(self, n: int) -> slice:
-        """The share of this rank in n rows.
+        """The rows, of n in all, that belong to this rank.
 
         Args:
             n: The rows of all ranks.
@@ -39,7 +39,7 @@ class Ranks:
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def gather_rows(self, own: Any) -> tuple[Any, slice]:
-        """The rows of all ranks, in their order, and which of them are those of this rank.
+        """The rows of all ranks, in the order of the ranks, and the slice of them that this rank gave.
 
         All ranks call it. Where `own` is a tensor of PyTorch that requires gradients, it receives those of its rows in
         the result. The rows of other ranks are constants.
@@ -105,7 +105,7 @@ def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
 
 @contextlib.contextmanager
 def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, device: Any = "cpu") -> Iterator[Ranks]:
-    """Within it the processes of `group`, the ranks, share the work of every call on the CPU, or on a GPU each.
+    """A context in which the processes of `group`, the ranks, share the work of every call on CPUs, or on a GPU each.
 
     Every rank makes the same calls with the same arguments and gets the same results, with equal bits. A rank that has
     other arguments, is in another call or raises ends the call on all ranks with one error. A `progress` function is given
@@ -157,7 +157,7 @@ T = TypeVar("T")
 def on_devices(
     work: Callable[[str], T], devices: str | Sequence[str] = "cuda:all", n_threads: int = 1, limit: float = 60.0
 ) -> T:
-    """work(device) on several devices of this process, which share the work of every call: a thread and a rank each.
+    """Runs work(device) on several devices of this process, which share the work of every call: a rank for each.
 
     Each thread runs `work` within `distributed`, which says what ranks must keep to. For one device `work` runs in the
     caller's thread. Results of the library belong to their rank: take from them within `work` all that is to be computed.
@@ -243,7 +243,7 @@ _abandoned: list[Any] = []
 
 
 def _wait(done: Callable[[], bool], memory: Any, size: int, limit: float) -> None:
-    """Until a collective operation is done. It cannot be cancelled, so its memory stays after an error."""
+    """Waits until a collective operation is done. It cannot be cancelled, so its memory stays after an error."""
     start = time.monotonic()
     while not done():
         waited = time.monotonic() - start

@@ -36,7 +36,7 @@ _ALWAYS_ROUNDS = 100
 
 @dataclass(frozen=True)
 class _Made:
-    """What the library has made, in host memory; unlike the library's object it can be pickled."""
+    """A plan of the library, copied to host memory. Unlike the library's object it can be pickled."""
 
     report: _core.ExactReport
     row_begin: np.ndarray[Any, Any]
@@ -138,15 +138,15 @@ class ExactResult(SparsePlanResult):
 
     @property
     def marginal_error(self) -> float:
-        """The mass that has no place, on both sides: 0 unless the solve was stopped."""
+        """The mass that the plan lacks, counted on both sides: 0 unless the solve was stopped."""
         return float(2 * self._report.missing_mass)
 
     @property
     def value(self) -> Array:
         """<M, P>, plus the penalties of unbalanced transport.
 
-        With status "stopped" mass is missing from the plan: the value is that of no plan with the marginals, and the
-        report's `gap` is NaN. The report's `dual` is a lower bound of the optimum.
+        With status "stopped" the plan may lack mass. Then the value may be below the optimum, and the report's `gap` is
+        NaN. The report's `dual` is a lower bound of the optimum.
         If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
         """
         return self._value_with_gradients()

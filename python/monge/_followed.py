@@ -20,7 +20,7 @@ class Followed:
 
     @staticmethod
     def of(cost: Any, x: Any, y: Any, a: Any, b: Any) -> Followed | None:
-        """None where nothing requires a gradient, as under torch.no_grad."""
+        """The tensors among the arguments; None where nothing requires a gradient, as under torch.no_grad."""
         given = (cost, x, y, a, b)
         if not any(map(requires_gradient, given)):
             return None

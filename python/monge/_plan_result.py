@@ -38,9 +38,9 @@ class Gradients:
 def attached(
     result: Any, name: str, of: tuple[Array, ...], others: tuple[Any, ...] = (), how: tuple[Any, ...] = ()
 ) -> tuple[Array, ...]:
-    """`of`, which the attribute or method `name` of a result gives, with gradients by the tensors that its problem
-    follows and by `others`, the arrays that the method was given; `how` are its other arguments. A gradient that there
-    is not is an error where it is asked for."""
+    """Arrays `of` an attribute or method `name` of a result, with gradients by two kinds of tensors: those that its
+    problem follows, and `others`, the array arguments of the method. `how` are its other arguments. A missing
+    derivative is an error when it is asked for."""
     if result._followed is None and not any(map(requires_gradient, others)):
         return of
     from .torch._result import attach
@@ -50,7 +50,7 @@ def attached(
 
 
 def without_second(result: Any, found: Gradients) -> Gradients:
-    """The same gradients, of which a second derivative is an error."""
+    """The same gradients. A second derivative, by any tensor, is an error."""
     given = {name: v for name in "xyab" if (v := getattr(found, name)) is not None}
     return replace(found, **dict(zip(given, attached(result, "gradients", tuple(given.values())))))
 
@@ -269,7 +269,7 @@ class PlanResult:
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
 
     def _gradients(self, wanted: str) -> Gradients:
-        """At least the derivatives by these of "xyab"."""
+        """The derivatives by the arguments in `wanted`, letters of "xyab", and maybe by others."""
         return self.gradients()
 
     @property
@@ -329,7 +329,7 @@ class PlanResult:
 
     @functools.cached_property
     def _dense_plan(self) -> Array:
-        """Kept for the caller, who may change it: nothing else reads it."""
+        """The dense plan. It is kept for the caller, who may change it: nothing else reads it."""
         return self._make_plan()
 
     def _by_costs(self) -> Array:

@@ -34,7 +34,7 @@ def projection_options(
 
 
 def preset_name(preset: Any) -> str:
-    """The preset as the library takes it, where no preset is the empty string."""
+    """The name of the preset for the library; the empty string stands for no preset."""
     if preset is not None and not isinstance(preset, str):
         raise TypeError(f"preset: is {shown(preset)}; must be a name")
     return preset or ""

@@ -48,12 +48,12 @@ def _float64(problem: Problem) -> tuple[Any, Any, Any]:
 
 @dataclass(frozen=True)
 class Reference:
-    """What the problem that is solved differs by from the caller's.
+    """The difference between the problem that is solved and the caller's.
 
     Attributes:
         constant: The caller's objective minus that of the problem.
         weights: The caller's a and b, in float64.
-        shifts: What is added to the potentials of the problem, in units of the cost; None for nothing.
+        shifts: The caller's potentials minus those of the problem, in units of the cost; None: they are equal.
         cost: The caller's costs, where those of the problem are others.
         tracked: The same as tensors with gradients, where the problem follows any.
     """
@@ -145,7 +145,7 @@ def _of_entropy(problem: Problem, options: Mapping[str, Any]) -> tuple[Problem, 
 def with_reference(
     problem: Problem, reg_type: str, c: Any, options: Mapping[str, Any]
 ) -> tuple[Problem, Reference | None]:
-    """The problem relative to a b^T that is solved, and what it differs by from the given one; None for nothing."""
+    """The problem relative to a b^T that is solved, and its difference from the given one; None: they are equal."""
     refuse_gradient("c", c)
     measure = None if c is None else read_matrix("c", c, "(n, m)")
     if measure is not None:
@@ -171,7 +171,7 @@ def with_reference(
 
 
 def _with_gradient(value: Array, part: Any) -> Array:
-    """`value`, of which `part` is a term, with the gradient of that term added."""
+    """`value` with the gradient of `part`, one of its terms."""
     return value + (part - part.detach()).to(value.dtype)
 
 

@@ -302,7 +302,7 @@ class OTResult(PlanResult):
         return self._problem.weights
 
     def _followed_weights(self, name: str) -> tuple[Any, Any]:
-        """The same as autograd follows them, for the attribute `name`; None for those that it does not."""
+        """a and b as autograd follows them, for the attribute `name`. None: autograd does not follow this one."""
         if self._followed is None:
             return None, None
         a, b = self._followed.unchanged(name)[3:]
@@ -326,7 +326,7 @@ class OTResult(PlanResult):
 
     @functools.cached_property
     def _refined(self) -> OTResult:
-        """The plan in float64 of potentials as near to the optimum as float64 has them, for derivatives."""
+        """A plan in float64 for derivatives. Its potentials are as near to the optimum as float64 allows."""
         problem, options = self._problem, at_the_end(self._options, self._report) | _OF_REFINING
         # Unbalanced plans may have little of the mass of the weights.
         options["tolerance"] *= min(1.0, float(self._host_marginals()[0].sum()) / self._report.mass)

@@ -157,7 +157,7 @@ class Solver:
         return OTResult(problem, self._options, "kl", plan, plan.report)
 
     def _solve(self, problem: Problem, start: tuple[Any, Any], progress: Any) -> _core.Plan:
-        """With the lock."""
+        """Solves a problem. The caller holds the lock."""
         place = problem.place
         stream = None if place.cuda_index is None else place.framework.stream(place.cuda_index)
         where = (place.cuda_index, stream)

@@ -114,7 +114,7 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _how(self) -> Any:
-        """The arguments of all solvers; "auto" is the precision of a solver that has one."""
+        """The arguments of all solvers. Precision "auto" is left out: not every solver has a precision."""
         how = {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
         return {name: value for name, value in how.items() if (name, value) != ("precision", "auto")}
 
@@ -170,7 +170,7 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self.result_.inverse.transform(points).astype(points.dtype, copy=False)
 
     def transform_labels(self, y: Any) -> np.ndarray[Any, Any]:
-        """The share of each class of the source's labels y (n) in the mass that each target receives (m x classes)."""
+        """The fraction of the mass of each target that comes from each class of the labels y (n): (m x classes)."""
         check_is_fitted(self)
         labels, n = as_numpy("y", y), self.result_.shape[0]
         if labels.shape != (n,):

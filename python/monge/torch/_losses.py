@@ -184,7 +184,7 @@ class _Divergence:
     def hessian_product(
         divergence: _core.Divergence, v_x: Tensor, v_y: Tensor, to_x: Tensor, to_y: Tensor, tolerance: float
     ) -> list[tuple[_core.Plan, _core.LinearReport]]:
-        """Both arguments of OT(a, a) move alike, and half of its derivative is that by one of them."""
+        """Products for all terms. In OT(a, a) both arguments move alike: half of its derivative is that by one."""
         solved = [(divergence.ab, divergence.ab.hessian_product(v_x, v_y, to_x, to_y, tolerance=tolerance))]
         for plan, v, to in ((divergence.aa, v_x, to_x), (divergence.bb, v_y, to_y)):
             own = torch.empty_like(to)
@@ -218,7 +218,7 @@ def _operators(of: Any) -> Callable[..., Any]:
         start_f: Tensor | None = None,
         start_g: Tensor | None = None,
     ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Any]:
-        """The outputs of the operator, and what their derivatives can start from."""
+        """The outputs of the operator, and the solve from which their derivatives can start."""
         own = from_text(options)
         problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
         solved = of.solve(problems, start_f, start_g, own)

@@ -61,14 +61,14 @@ def of_marginals(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
 
 
 def _of_deviations(plan: Any, mass: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """<u_i, v_j - average_i> as a product l r^T, for averages over the targets."""
+    """l and r with l r^T = <u_i, v_j - average_i>, for averages over the targets."""
     v = v - v.mean(0)  # A common offset would take digits.
     average = torch.where(mass >= LEAST_MASS, product(plan.apply, v, len(u)) / mass, 0)
     return torch.cat([u, -(u * average).sum(1, keepdim=True)], 1), torch.cat([v, torch.ones_like(v[:, :1])], 1)
 
 
 def of_average(result: Any, wanted: Wanted, by: Any, others: Any, transpose: bool = False) -> Found:
-    """`transpose` is of results without derivatives by the problem."""
+    """Derivatives of averages. Only results without derivatives by the problem have averages with `transpose`."""
     u, v = _columns(by[0]), _columns(others[0], by[0])
     side = 1 if transpose else 0
     plan, problem = result._plan, result._problem
@@ -118,7 +118,7 @@ def of_gram(result: Any, wanted: Wanted, by: Any, others: Any, transpose: bool) 
 
 
 def of_transform(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
-    """Of the average target of new points, which is an average of P' = plan of the new points."""
+    """Derivatives of the average targets of new points: averages by P', the plan of the new points."""
     problem, plan = _plan_at(result, others[0])
     mass = _marginals(problem, plan)[0][:, None]
     u = by[0].double() / mass
@@ -131,7 +131,8 @@ def of_transform(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
 
 
 def of_potential(result: Any, wanted: Wanted, by: Any, others: Any) -> Found:
-    """f' keeps the sums over the rows of P': df'_i = -eps (P' 1)_i^-1 sum_j dP'_ij at fixed f'."""
+    """Derivatives of the potential f' at new points. f' keeps the sums of the rows of their plan P':
+    df'_i = -eps (P' 1)_i^-1 sum_j dP'_ij at fixed f'."""
     problem, plan = _plan_at(result, others[0])
     left = -result.reg * by[0].double()[:, None] / _marginals(problem, plan)[0][:, None]
     found, direct = of_shares(result, wanted, problem, plan, left, filled(problem, 1)[1][:, None])
@@ -153,7 +154,7 @@ def _plan_of_sources(result: Any, problem: Problem, f: Any) -> tuple[Problem, _c
 
 
 def _plan_at(result: Any, points: Tensor) -> tuple[Problem, _core.Plan]:
-    """The same of new points, with the potentials that give each the mass of its weight."""
+    """The plan of new points to the targets, with potentials f by which each row has the mass of its weight."""
     given = read_matrix("points", points, "(k, d)")
     f = torch.empty(len(given), dtype=torch.float64, device=result._place.device)
     result._plan.potential(given, f)

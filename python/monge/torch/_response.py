@@ -190,7 +190,7 @@ class Response:
         return with_ones(self.u[:, None]).flip(1), with_ones(self.w[:, None])
 
     def found(self, wanted: Wanted, tilted: Dense | OfPlan, direct: Callable[[int], Tensor] | None = None) -> Found:
-        """`tilted` is W. `direct(side)` is dL/da, or dL/db for side 1, at fixed potentials."""
+        """The derivatives that are `wanted`. `tilted` is W. `direct(side)` is dL/da, or dL/db, at fixed potentials."""
         by_cost, by_x, by_y, *by_weights = wanted
         found: Found = [tilted.entries if by_cost else None]
         found += tilted.by_points() if by_x or by_y else [None, None]

@@ -120,8 +120,8 @@ def _require_tensor(name: str, found: Any) -> None:
 def attach(
     result: Any, name: str, of: tuple[Any, ...], given: tuple[Any, ...], others: tuple[Any, ...], how: tuple[Any, ...]
 ) -> tuple[Tensor, ...]:
-    """`of` as outputs of an autograd function of `given`, costs, X_a, X_b, a and b, and of `others`, arguments of the
-    method `name`. `how` are those that are no arrays."""
+    """Arrays `of` a result as outputs of an autograd function. Its inputs are `given`, which are costs, X_a, X_b, a and
+    b, and `others`, the array arguments of the method `name`. `how` are the method's other arguments."""
     _require_tensor(name, of[0])
     tensors = [v if isinstance(v, Tensor) else None for v in given]
     tensors += [v if isinstance(v, Tensor) else torch.as_tensor(on_host(v)) for v in others]
