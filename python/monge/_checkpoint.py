@@ -1,4 +1,4 @@
-"""Potentials of a solve that goes on, in files from which another solve may start."""
+"""Potentials of a running solve, in files from which another solve may start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ._shared import shared
 
 
 class Checkpoint:
-    """A progress function that leaves the potentials in a folder, as f.npy and g.npy.
+    """A progress function that writes the potentials to a folder, as f.npy and g.npy.
 
     >>> monge.solve_sample(x, y, reg=0.1, progress=monge.Checkpoint("kept"))           # doctest: +SKIP
     >>> start = np.load("kept/f.npy"), np.load("kept/g.npy")                           # doctest: +SKIP

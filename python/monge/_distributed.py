@@ -157,7 +157,7 @@ T = TypeVar("T")
 def on_devices(
     work: Callable[[str], T], devices: str | Sequence[str] = "cuda:all", n_threads: int = 1, limit: float = 60.0
 ) -> T:
-    """Runs work(device) on several devices of this process, which share the work of every call: a rank for each.
+    """Runs work(device) on several devices of this process, which share the work of all calls: a thread and rank each.
 
     Each thread runs `work` within `distributed`, which says what ranks must keep to. For one device `work` runs in the
     caller's thread. Results of the library belong to their rank: take from them within `work` all that is to be computed.
