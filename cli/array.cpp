@@ -1,5 +1,6 @@
 #include "array.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -120,6 +121,13 @@ MutableIndexView indices(IndexArray& array) {
 
 std::string shape_text(std::vector<std::int64_t> const& shape) {
   return fmt::format("{}", fmt::join(shape, " x "));
+}
+
+std::string printable(std::string_view text) {
+  std::string shown(text.substr(0, 40));
+  std::replace_if(
+      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text.size() > shown.size() ? shown + "..." : shown;
 }
 
 }  // namespace monge::cli

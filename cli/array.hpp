@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -65,5 +66,8 @@ MutableIndexView indices(IndexArray& array);
 
 /// "3 x 4", as messages write shapes.
 std::string shape_text(std::vector<std::int64_t> const& shape);
+
+/// Text of a file for a message: one short line of printable ASCII.
+std::string printable(std::string_view text);
 
 }  // namespace monge::cli

@@ -23,7 +23,7 @@
 namespace monge::cli {
 namespace {
 
-struct Arguments {
+struct AssignArguments {
   std::string cost, out, rows, columns;
   bool maximize = false;
   RunArguments run;
@@ -79,7 +79,7 @@ void print_summary(AssignRun const& run, DeviceChoice const& device, std::string
   print_line("written", written);
 }
 
-int assign_file(Arguments const& arguments) {
+int assign_file(AssignArguments const& arguments) {
   ResultFolder const folder(arguments.out);
   AssignRun run;
   DeviceChoice const device = begin_run(run, arguments.run);
@@ -142,7 +142,7 @@ int assign_file(Arguments const& arguments) {
 
 void add_assign_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("assign", "Pair rows and columns of matrices at the least sum of costs");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<AssignArguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     return command.add_option(name, path, description)->type_name("FILE");
   };

@@ -61,13 +61,6 @@ bool spells_infinity(std::string_view field) {
   return field.find_first_of("iI") != std::string_view::npos;
 }
 
-std::string printable(std::string_view text) {
-  std::string shown(text.substr(0, 40));
-  std::replace_if(
-      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
-  return text.size() > shown.size() ? shown + "..." : shown;
-}
-
 }  // namespace
 
 Array parse_csv(std::string_view text, std::string const& name) {

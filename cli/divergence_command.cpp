@@ -31,7 +31,7 @@
 namespace monge::cli {
 namespace {
 
-struct Arguments {
+struct DivergenceArguments {
   GeometryArguments geometry;
   std::string cost_xx, cost_yy, a, b, out;
   bool gradients = false;
@@ -68,7 +68,7 @@ void print_summary(DivergenceRun const& run, Divergence const& divergence, Devic
 }
 
 /// A divergence of cost matrices also needs the costs of each measure with itself. Throws Error.
-void check_self_costs(Arguments const& arguments) {
+void check_self_costs(DivergenceArguments const& arguments) {
   bool const matrices = !arguments.geometry.cost.empty();
   for (auto const& [field, path] : {std::pair("cost_xx", &arguments.cost_xx), {"cost_yy", &arguments.cost_yy}}) {
     if (matrices && path->empty()) refuse("{}: is missing; must be given with cost", field);
@@ -76,7 +76,7 @@ void check_self_costs(Arguments const& arguments) {
   }
 }
 
-int diverge_files(Arguments arguments) {
+int diverge_files(DivergenceArguments arguments) {
   check_geometry(arguments.geometry);
   check_self_costs(arguments);
   SolveOptions& options = arguments.options;
@@ -139,7 +139,7 @@ int diverge_files(Arguments arguments) {
 void add_divergence_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "divergence", "Sinkhorn divergence of two measures: OT without the bias of its entropy, and its gradients");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<DivergenceArguments>();
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
   command.add_option("--cost-xx", arguments->cost_xx, "with --cost: costs between the rows of it, n x n, symmetric")

@@ -26,7 +26,7 @@
 namespace monge::cli {
 namespace {
 
-struct Arguments {
+struct ExactArguments {
   GeometryArguments geometry;
   std::string a, b, f, g, out;
   ExactOptions options;
@@ -63,7 +63,7 @@ void print_summary(CostRun const& run, ExactReport const& report, DeviceChoice c
   print_line("written", written);
 }
 
-int solve_files(Arguments arguments) {
+int solve_exact_files(ExactArguments arguments) {
   check_geometry(arguments.geometry);
   ResultFolder const folder(arguments.out);
   CostRun run;
@@ -111,7 +111,7 @@ int solve_files(Arguments arguments) {
 
 void add_exact_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("exact", "Optimal transport without regularisation, proved optimal");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<ExactArguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     command.add_option(name, path, description)->type_name("FILE");
   };
@@ -130,7 +130,7 @@ void add_exact_command(CLI::App& app, int& exit_code) {
   add_file("--g", arguments->g, "start from this potential (m), with --f");
   visit_exact_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   add_run_options(command, arguments->run);
-  command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });
+  command.callback([arguments, &exit_code] { exit_code = solve_exact_files(std::move(*arguments)); });
 }
 
 }  // namespace monge::cli

@@ -25,14 +25,6 @@ template <class... Args>
   throw Error(ErrorCode::input_output, fmt::format("{}: {}", name, fmt::format(format, std::forward<Args>(args)...)));
 }
 
-/// Text of a file for a message: one short line of printable ASCII.
-std::string printable(std::string_view text) {
-  std::string shown(text.substr(0, 40));
-  std::replace_if(
-      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
-  return text.size() > shown.size() ? shown + "..." : shown;
-}
-
 struct Header {
   std::string descr;
   bool fortran_order = false;

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 constexpr ProjectionPreset kStandardPreset = ProjectionPreset::mhc_paper;
 constexpr double kWideSpread = 80;  // Spread of a matrix's logits: exp(-80) is about the least float32.
 
-struct Arguments {
+struct ProjectArguments {
   std::string logits, out, row_marginal, column_marginal;
   std::string preset{name(kStandardPreset)};
   int rows = 0;
@@ -151,7 +151,7 @@ void print_summary(ProjectRun const& run, ProjectionOptions const& options, Devi
   print_line("written", out);
 }
 
-int project_file(Arguments arguments) {
+int project_file(ProjectArguments arguments) {
   fs::path const out = arguments.out;
   if (out.extension() != ".npy") refuse("out: {}: must be a file with the extension .npy", out.string());
   if (fs::is_directory(out)) refuse("out: {}: is a folder; must be a file", out.string());
@@ -219,7 +219,7 @@ int project_file(Arguments arguments) {
 void add_project_command(CLI::App& app, int& exit_code) {
   CLI::App& command =
       *app.add_subcommand("project", "Project a batch of small matrices onto the doubly stochastic ones");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<ProjectArguments>();
   command.add_option("logits", arguments->logits, "B x n x m, or one n x m matrix: .npy (float16, 32 or 64) or .csv")
       ->type_name("FILE")
       ->required();

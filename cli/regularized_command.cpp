@@ -44,7 +44,7 @@ constexpr Field kRegularizer{"regularizer", OneOf<Term>(), "a term of h; several
 constexpr Field kWeight{"weight", kNotNegative, "the weight of each term that has one, in their order"};
 constexpr Field kWidth{"hypentropy_width", kPositive, "beta of hypentropy, in units of mass"};
 
-struct Arguments {
+struct RegularizedArguments {
   GeometryArguments geometry;
   std::vector<std::string> terms, weights;
   std::optional<double> width;
@@ -55,7 +55,7 @@ struct Arguments {
 };
 
 /// The contents of the files; empty where no file is given.
-struct Inputs {
+struct RegularizedInputs {
   GeometryInput geometry;
   std::optional<Array> p, q, group_weights, l1_weights, mask, slopes, u, v, plan, values;
   std::optional<IndexArray> groups, pair_groups;
@@ -66,7 +66,7 @@ bool has_weight(Term term) {
 }
 
 /// Each term that was named, with its weight; 0 without one.
-std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
+std::vector<std::pair<Term, double>> read_terms(RegularizedArguments const& given) {
   std::vector<std::pair<Term, double>> terms;
   std::size_t weights = 0;
   for (std::string const& text : given.terms) {
@@ -91,7 +91,7 @@ std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
 }
 
 /// Throws Error, before a file is read, unless each file belongs to a term and each term has its file.
-void check_files(Arguments const& given, std::vector<std::pair<Term, double>> const& terms) {
+void check_files(RegularizedArguments const& given, std::vector<std::pair<Term, double>> const& terms) {
   auto const has = [&](Term term) {
     return std::any_of(terms.begin(), terms.end(), [&](auto const& entry) { return entry.first == term; });
   };
@@ -114,29 +114,29 @@ Array mask_array(IndexArray const& mask) {
   return {mask.shape, std::vector<float>(mask.values.begin(), mask.values.end())};
 }
 
-Inputs read_inputs(Run& run, Arguments const& given) {
+RegularizedInputs read_inputs(Run& run, RegularizedArguments const& given) {
   auto const read = [&](char const* field, std::string const& path) { return read_optional_input(run, field, path); };
   auto const read_index = [&](char const* field, std::string const& path) {
     return path.empty() ? std::nullopt : std::optional(read_index_input(run, field, path));
   };
-  Inputs in{.geometry = read_geometry(run, given.geometry),
-            .p = read("p", given.p),
-            .q = read("q", given.q),
-            .group_weights = read("group_weights", given.group_weights),
-            .l1_weights = read("weights", given.l1_weights),
-            .mask = std::nullopt,
-            .slopes = read("slopes", given.slopes),
-            .u = read("u", given.u),
-            .v = read("v", given.v),
-            .plan = read("plan", given.plan),
-            .values = read("values", given.values),
-            .groups = read_index("groups", given.groups),
-            .pair_groups = read_index("pair_groups", given.pair_groups)};
+  RegularizedInputs in{.geometry = read_geometry(run, given.geometry),
+                       .p = read("p", given.p),
+                       .q = read("q", given.q),
+                       .group_weights = read("group_weights", given.group_weights),
+                       .l1_weights = read("weights", given.l1_weights),
+                       .mask = std::nullopt,
+                       .slopes = read("slopes", given.slopes),
+                       .u = read("u", given.u),
+                       .v = read("v", given.v),
+                       .plan = read("plan", given.plan),
+                       .values = read("values", given.values),
+                       .groups = read_index("groups", given.groups),
+                       .pair_groups = read_index("pair_groups", given.pair_groups)};
   if (auto const mask = read_index("mask", given.mask)) in.mask = mask_array(*mask);
   return in;
 }
 
-Regularizer regularizer_of(Arguments const& given, Inputs const& in,
+Regularizer regularizer_of(RegularizedArguments const& given, RegularizedInputs const& in,
                            std::vector<std::pair<Term, double>> const& terms) {
   Regularizer h;
   for (auto const& [term, weight] : terms) {
@@ -155,7 +155,8 @@ Regularizer regularizer_of(Arguments const& given, Inputs const& in,
   return h;
 }
 
-nlohmann::ordered_json regularizer_json(Arguments const& given, std::vector<std::pair<Term, double>> const& terms) {
+nlohmann::ordered_json regularizer_json(RegularizedArguments const& given,
+                                        std::vector<std::pair<Term, double>> const& terms) {
   nlohmann::ordered_json json = nlohmann::ordered_json::object();
   for (auto const& [term, weight] : terms) {
     if (has_weight(term)) {
@@ -168,7 +169,7 @@ nlohmann::ordered_json regularizer_json(Arguments const& given, std::vector<std:
   return json;
 }
 
-std::vector<ResultFile> result_files(RegularizedPlan const& plan, Inputs const& in, bool sparse) {
+std::vector<ResultFile> result_files(RegularizedPlan const& plan, RegularizedInputs const& in, bool sparse) {
   std::int64_t const n = plan.rows(), m = plan.columns();
   std::vector<double> u(static_cast<std::size_t>(n)), v(static_cast<std::size_t>(m));
   plan.potentials(u, v);
@@ -218,7 +219,7 @@ void print_summary(RegularizedRun const& run, RegularizedOptions const& options,
   print_line("written", written);
 }
 
-int regularize_files(Arguments arguments) {
+int regularize_files(RegularizedArguments arguments) {
   // One file is a cost matrix, two are points.
   GeometryArguments& given = arguments.geometry;
   if (given.cost.empty() && given.y.empty()) {
@@ -238,7 +239,7 @@ int regularize_files(Arguments arguments) {
   ProgressLine progress(!arguments.run.quiet);
   progress.show("reading");
   Stopwatch watch;
-  Inputs const in = read_inputs(run, arguments);
+  RegularizedInputs const in = read_inputs(run, arguments);
   Geometry const geometry = in.geometry.geometry();
   run.note(in.geometry);
   check_values(in.values, run.m);
@@ -282,7 +283,7 @@ int regularize_files(Arguments arguments) {
 void add_regularized_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "regularized", "Transport by a cost matrix with a regularizer that keeps the plan sparse or grouped");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<RegularizedArguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     command.add_option(name, path, description)->type_name("FILE");
   };

@@ -35,7 +35,7 @@
 namespace monge::cli {
 namespace {
 
-struct Arguments {
+struct SolveArguments {
   GeometryArguments geometry;
   std::string a, b, f, g, values, out, batch;
   EntryOptions entries;
@@ -66,7 +66,7 @@ struct Inputs {
   std::optional<Array> a, b, f, g, values, hvp;
 };
 
-Inputs read_inputs(SolveRun& run, Arguments const& given) {
+Inputs read_inputs(SolveRun& run, SolveArguments const& given) {
   auto const read = [&](char const* field, std::string const& path) { return read_optional_input(run, field, path); };
   return {read_geometry(run, given.geometry),
           read("a", given.a),
@@ -164,7 +164,7 @@ struct Problem {
   }
 };
 
-Problem read_problem(Arguments const& arguments, DeviceChoice const& device) {
+Problem read_problem(SolveArguments const& arguments, DeviceChoice const& device) {
   SolveRun run;
   run.entries = arguments.entries;
   run.derivatives = arguments.derivatives;
@@ -234,7 +234,7 @@ auto progress_to(ProgressLine& progress, Checkpoints& checkpoints) {
   };
 }
 
-int solve_files(Arguments arguments) {
+int solve_files(SolveArguments arguments) {
   check_geometry(arguments.geometry);
   validate(arguments.derivatives, arguments.geometry);
   SolveOptions& options = arguments.options;
@@ -293,7 +293,7 @@ auto naming(std::vector<BatchProblemFiles> const& files, std::size_t index, Call
   }
 }
 
-int solve_folder(Arguments const& arguments) {
+int solve_folder(SolveArguments const& arguments) {
   std::vector<std::string> fields;
   visit_files(arguments, [&](char const* field, std::string const& path) {
     if (!path.empty())
@@ -302,9 +302,9 @@ int solve_folder(Arguments const& arguments) {
   });
   if (!arguments.derivatives.hvp.empty()) refuse("hvp: is given with batch; must be given with x and y");
   std::vector<BatchProblemFiles> const files = problems_in(arguments.batch, fields);
-  std::vector<Arguments> each;
+  std::vector<SolveArguments> each;
   for (std::size_t k = 0; k < files.size(); ++k) {
-    Arguments own = arguments;
+    SolveArguments own = arguments;
     visit_files(own, [&](char const* field, std::string& path) { path = files[k].path(field); });
     naming(files, k, [&] {
       check_geometry(own.geometry);
@@ -376,7 +376,7 @@ int solve_folder(Arguments const& arguments) {
 void add_solve_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "solve", "Transport one point cloud to another, by a cost matrix, or many of them; leave the result in a folder");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<SolveArguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     return command.add_option(name, path, description)->type_name("FILE");
   };

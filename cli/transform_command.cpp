@@ -26,7 +26,7 @@
 namespace monge::cli {
 namespace {
 
-struct Arguments {
+struct TransformArguments {
   GeometryArguments geometry;
   std::string a, b, f, g, out;
   RunArguments run;
@@ -41,7 +41,7 @@ void print_summary(TransformRun const& run, DeviceChoice const& device, std::str
   print_line("written", written);
 }
 
-int transform_files(Arguments const& given) {
+int transform_files(TransformArguments const& given) {
   check_geometry(given.geometry);
   if (given.f.empty() == given.g.empty())
     refuse("g: is {}; must be given, or f in its place{}", given.g.empty() ? "missing" : given.g,
@@ -87,7 +87,7 @@ int transform_files(Arguments const& given) {
 void add_transform_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "transform", "The hard c-transform of a potential: f_i = min_j C_ij - g_j with its argmin, or g_j from f");
-  auto const arguments = std::make_shared<Arguments>();
+  auto const arguments = std::make_shared<TransformArguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     return command.add_option(name, path, description)->type_name("FILE");
   };

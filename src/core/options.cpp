@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 
 std::string Bounds::text() const {
@@ -15,7 +17,6 @@ std::string Bounds::text() const {
 }
 
 std::string Bounds::text_in_full() const {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   bool const one_sided = std::isfinite(least) != std::isfinite(most);
   bool const infinite = contains(kInfinity) || contains(-kInfinity);
   return (one_sided && !infinite ? "finite and " : "") + text();

@@ -15,6 +15,7 @@
 #include <monge/batch.hpp>
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "entropic/sinkhorn_policy.hpp"
@@ -28,8 +29,6 @@
 namespace monge {
 
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Whether the second half of the checks at the final eps has not even halved the error.
 bool hardly_falls(Report const& report) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "core/require.hpp"
 #include "exact/exact_solve.hpp"
 #include "geometry/validation.hpp"

@@ -8,13 +8,13 @@
 #include <monge/exact.hpp>
 
 #include "backend/backend.hpp"
+#include "core/numbers.hpp"
 #include "entropic/input.hpp"
 #include "exact/network_simplex.hpp"
 #include "geometry/validation.hpp"
 
 namespace monge {
 
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Masses are the same if they differ by at most this share: the rounding of weights and of their sums.
 inline constexpr double kSameMass = 1e-12;
 

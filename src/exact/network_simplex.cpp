@@ -6,10 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::int32_t index(std::size_t i) {
   return static_cast<std::int32_t>(i);

@@ -14,14 +14,12 @@
 #include <limits>
 #include <vector>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 
 /// Mass in units of a quantum.
 __extension__ typedef __int128 Mass;
-
-inline std::size_t at(std::int64_t i) {
-  return static_cast<std::size_t>(i);
-}
 
 /// A pair of points.
 struct Arc {

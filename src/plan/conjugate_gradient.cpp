@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
 
@@ -15,8 +17,6 @@ namespace {
 constexpr int kPatience = 100;
 
 /// The resolution of an evaluated residual, relative to |b|.
-constexpr double kUnitRoundoff = 0x1p-53;
-
 class ConjugateGradient {
  public:
   using Status = LinearStatus;

@@ -9,6 +9,7 @@
 
 #include <monge/regularized.hpp>
 
+#include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "core/stopwatch.hpp"
@@ -41,8 +42,6 @@ void RegularizedRun::report_values(RegularizedValues const& values) {
 }
 
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Rejects weights so large that squared slacks, or their divisors, would overflow.
 void require_moderate_weights(RegularizerTerms const& terms, CostScale const& scale, Precision precision) {

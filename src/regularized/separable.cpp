@@ -7,12 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "core/require.hpp"
 
 namespace monge {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// The results of a function of vectors; NaN where it writes nothing.
 template <class Function, class... Arguments>

@@ -9,14 +9,13 @@
 
 #include <fmt/format.h>
 
+#include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "regularized/regularized_costs.hpp"
 
 namespace monge {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Restarts the accelerated run from the mean of its last iterates, with a new step. Near a solution iterates circle
 /// around it, and their mean is closer. Plan and potentials converge at one rate if the step is the ratio of the

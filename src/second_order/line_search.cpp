@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
 
@@ -70,8 +72,6 @@ class Bracket {
   }
 
  private:
-  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
   void close(LinePoint const low, LinePoint const high) {
     low_ = low;
     high_ = high;

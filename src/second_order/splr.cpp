@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "entropic/criterion.hpp"
 #include "second_order/line_search.hpp"
 #include "second_order/secant.hpp"
@@ -30,8 +31,6 @@ constexpr double kLeastCurvature = 1e-6;
 constexpr double kStepGrowth = 1.5;
 /// A candidate's gradient may be larger by this factor than that of the step that it replaces.
 constexpr double kCandidateGradient = 10;
-
-constexpr double kUnitRoundoff = 0x1p-53;
 
 /// The plan at some potentials.
 struct Point {

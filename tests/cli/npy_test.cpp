@@ -49,7 +49,7 @@ Array read(std::string const& bytes) {
   return read_npy(in, "x: x.npy");
 }
 
-std::string error_for(std::string const& bytes) {
+std::string npy_error_for(std::string const& bytes) {
   std::string const message = message_of([&] { read(bytes); });
   EXPECT_THAT(message, StartsWith("x: x.npy: "));
   EXPECT_THAT(message, testing::Not(HasSubstr("\n")));
@@ -220,59 +220,59 @@ TEST(Npy, EmptyArraysKeepTheirShape) {
 }
 
 TEST(Npy, OtherFilesAreRefused) {
-  EXPECT_THAT(error_for(""), HasSubstr("does not begin as a .npy file"));
-  EXPECT_THAT(error_for("1,2,3\n4,5,6\n"), HasSubstr("does not begin as a .npy file"));
+  EXPECT_THAT(npy_error_for(""), HasSubstr("does not begin as a .npy file"));
+  EXPECT_THAT(npy_error_for("1,2,3\n4,5,6\n"), HasSubstr("does not begin as a .npy file"));
   std::string bytes = file_of(dictionary("<f8", "False", "(0,)"), "");
   bytes[6] = 9;
-  EXPECT_THAT(error_for(bytes), HasSubstr("is .npy version 9.0; must be 1.0, 2.0 or 3.0"));
+  EXPECT_THAT(npy_error_for(bytes), HasSubstr("is .npy version 9.0; must be 1.0, 2.0 or 3.0"));
 }
 
 TEST(Npy, OtherTypesAreNamed) {
   for (std::string const type : {"<c16", "|O", "<f16", "f8", "|f8", "<M8", "|V1", ""}) {
-    EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
+    EXPECT_THAT(npy_error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
                 HasSubstr("has dtype '" + type + "'; must be float32 ('<f4'), float64 ('<f8'), whole numbers or bool"));
   }
-  EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
+  EXPECT_THAT(npy_error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
               HasSubstr("structured dtype; must be float32 ('<f4'), float64"));
 }
 
 TEST(Npy, OtherDimensionsAreRefused) {
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "()"), "12345678")),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "()"), "12345678")),
               HasSubstr("has 0 dimensions; must have 1, 2 or 3"));
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(1, 1, 1, 1)"), "12345678")),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(1, 1, 1, 1)"), "12345678")),
               HasSubstr("has 4 dimensions"));
 }
 
 TEST(Npy, LengthsMustAgree) {
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(3, 2)"), std::string(40, 'x'))),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(3, 2)"), std::string(40, 'x'))),
               HasSubstr("is truncated: its shape 3 x 2 needs 48 bytes of data, the file has 40"));
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(3,)"), std::string(25, 'x'))),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(3,)"), std::string(25, 'x'))),
               HasSubstr("has 1 bytes after its data"));
 }
 
 TEST(Npy, AbsurdShapesAreRefusedWithoutMemory) {
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(100000000000, 3)"), "12345678")),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(100000000000, 3)"), "12345678")),
               HasSubstr("is truncated"));
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(4294967296, 4294967296)"), "12345678")),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(4294967296, 4294967296)"), "12345678")),
               HasSubstr("has shape 4294967296 x 4294967296"));
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(99999999999999999999,)"), "12345678")),
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(99999999999999999999,)"), "12345678")),
               HasSubstr("63 bits"));
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(-1,)"), "12345678")), HasSubstr("a length >= 0"));
+  EXPECT_THAT(npy_error_for(file_of(dictionary("<f8", "False", "(-1,)"), "12345678")), HasSubstr("a length >= 0"));
 }
 
 TEST(Npy, HeadersAreCheckedStrictly) {
   std::string whole = file_of(dictionary("<f8", "False", "(1,)"), "12345678");
-  EXPECT_THAT(error_for(whole.substr(0, 30)), HasSubstr("cut off inside its header"));
-  EXPECT_THAT(error_for(whole.substr(0, 11)), HasSubstr("cut off inside its header"));
-  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'shape': (1,)}", "12345678")), HasSubstr("lacks fortran_order"));
-  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'descr': '<f8'}", "")), HasSubstr("has the key 'descr'"));
-  EXPECT_THAT(error_for(file_of("{'color': 'red'}", "")), HasSubstr("has the key 'color'"));
-  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'fortran_order': 0, 'shape': (1,)}", "")),
+  EXPECT_THAT(npy_error_for(whole.substr(0, 30)), HasSubstr("cut off inside its header"));
+  EXPECT_THAT(npy_error_for(whole.substr(0, 11)), HasSubstr("cut off inside its header"));
+  EXPECT_THAT(npy_error_for(file_of("{'descr': '<f8', 'shape': (1,)}", "12345678")), HasSubstr("lacks fortran_order"));
+  EXPECT_THAT(npy_error_for(file_of("{'descr': '<f8', 'descr': '<f8'}", "")), HasSubstr("has the key 'descr'"));
+  EXPECT_THAT(npy_error_for(file_of("{'color': 'red'}", "")), HasSubstr("has the key 'color'"));
+  EXPECT_THAT(npy_error_for(file_of("{'descr': '<f8', 'fortran_order': 0, 'shape': (1,)}", "")),
               HasSubstr("expected True or False"));
-  EXPECT_THAT(error_for(file_of("{'descr': '<f8", "")), HasSubstr("expected a closed string"));
-  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)} + x", "12345678")),
+  EXPECT_THAT(npy_error_for(file_of("{'descr': '<f8", "")), HasSubstr("expected a closed string"));
+  EXPECT_THAT(npy_error_for(file_of("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)} + x", "12345678")),
               HasSubstr("nothing after the dictionary"));
-  EXPECT_THAT(error_for(file_of("", "")), HasSubstr("expected '{'"));
+  EXPECT_THAT(npy_error_for(file_of("", "")), HasSubstr("expected '{'"));
 }
 
 TEST(Npy, ReadsOrRefusesEveryFileOfTheFuzzingCorpus) {

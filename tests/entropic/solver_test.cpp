@@ -14,7 +14,7 @@ class SolverTest : public BackendTest {
 };
 MONGE_FOR_EACH_TARGET(SolverTest);
 
-void expect_same(Plan const& actual, Plan const& expected) {
+void expect_same_plan(Plan const& actual, Plan const& expected) {
   EXPECT_EQ(actual.status(), expected.status());
   EXPECT_EQ(actual.report().iterations, expected.report().iterations);
   EXPECT_EQ(actual.report().refinement_iterations, expected.report().refinement_iterations);
@@ -42,19 +42,19 @@ TEST_P(SolverTest, gives_the_bits_of_solve_after_every_change) {
         make_problem({.n = 70, .m = 50, .d = d, .weights = Weights::with_zeros, .place = Place::apart, .seed = 2});
     Solver solver(context(), first.geometry(), first.a, first.b, options());
     Plan const plain = solve(context(), first.geometry(), first.a, first.b, options());
-    for (int repeat = 0; repeat < 3; ++repeat) expect_same(solver.solve(), plain);
+    for (int repeat = 0; repeat < 3; ++repeat) expect_same_plan(solver.solve(), plain);
 
     // For points another scale as well.
     Geometry const other = second.has_points() ? PointCloud{second.x.view(), second.y.view(), 0.5} : second.geometry();
     solver.set_geometry(other);
-    expect_same(solver.solve(), solve(context(), other, first.a, first.b, options()));
+    expect_same_plan(solver.solve(), solve(context(), other, first.a, first.b, options()));
     solver.set_weights(second.a, second.b);
-    expect_same(solver.solve(), solve(context(), other, second.a, second.b, options()));
+    expect_same_plan(solver.solve(), solve(context(), other, second.a, second.b, options()));
     solver.set_geometry(first.geometry());
     solver.set_weights({}, second.b);
-    expect_same(solver.solve(), solve(context(), first.geometry(), {}, second.b, options()));
+    expect_same_plan(solver.solve(), solve(context(), first.geometry(), {}, second.b, options()));
     solver.set_weights(first.a, first.b);
-    expect_same(solver.solve(), plain);
+    expect_same_plan(solver.solve(), plain);
   }
 }
 
@@ -68,7 +68,7 @@ TEST_P(SolverTest, of_a_cloud_with_itself_and_of_others) {
   Solver solver(context(), self, problem.a, problem.a, symmetric);
   auto const expect_all = [&](PointCloud const& clouds, std::vector<double> const& b) {
     for (SolveOptions const& given : {symmetric, plain, symmetric, symmetric})
-      expect_same(solver.solve(given), solve(context(), clouds, problem.a, b, given));
+      expect_same_plan(solver.solve(given), solve(context(), clouds, problem.a, b, given));
   };
   expect_all(self, problem.a);
   EXPECT_EQ(solver.solve().f(), solver.solve().g());
@@ -88,12 +88,12 @@ TEST_P(SolverTest, takes_weights_of_one_side_where_both_were_equal) {
   Solver solver(context(), geometry, {}, {}, options());
   Plan const uniform = solver.solve();
   solver.set_weights(problem.a, {});
-  expect_same(solver.solve(), solve(context(), geometry, problem.a, {}, options()));
+  expect_same_plan(solver.solve(), solve(context(), geometry, problem.a, {}, options()));
   solver.set_weights(problem.a, problem.a);
-  expect_same(solver.solve(), solve(context(), geometry, problem.a, problem.a, options()));
+  expect_same_plan(solver.solve(), solve(context(), geometry, problem.a, problem.a, options()));
   solver.set_weights({}, problem.a);
-  expect_same(solver.solve(), solve(context(), geometry, {}, problem.a, options()));
-  expect_same(uniform, solve(context(), geometry, {}, {}, options()));
+  expect_same_plan(solver.solve(), solve(context(), geometry, {}, problem.a, options()));
+  expect_same_plan(uniform, solve(context(), geometry, {}, {}, options()));
 }
 
 TEST_P(SolverTest, takes_other_cost_matrices) {
@@ -106,13 +106,13 @@ TEST_P(SolverTest, takes_other_cost_matrices) {
   std::vector<Plan> plans;
   for (Problem const& problem : problems) {
     solver.set_geometry(problem.geometry());
-    expect_same(solver.solve(), solve(context(), problem.geometry(), first.a, first.b, options()));
+    expect_same_plan(solver.solve(), solve(context(), problem.geometry(), first.a, first.b, options()));
     plans.push_back(solver.solve());
   }
   solver.set_weights(problems[1].a, problems[1].b);
-  expect_same(solver.solve(), solve(context(), problems[2].geometry(), problems[1].a, problems[1].b, options()));
+  expect_same_plan(solver.solve(), solve(context(), problems[2].geometry(), problems[1].a, problems[1].b, options()));
   for (std::size_t k = 0; k < problems.size(); ++k)
-    expect_same(plans[k], solve(context(), problems[k].geometry(), first.a, first.b, options()));
+    expect_same_plan(plans[k], solve(context(), problems[k].geometry(), first.a, first.b, options()));
 }
 
 TEST_P(SolverTest, takes_other_options_for_one_solve) {
@@ -132,8 +132,8 @@ TEST_P(SolverTest, takes_other_options_for_one_solve) {
     others[k] = {.eps = 0.02, .method = k == 6 ? Method::newton : Method::splr};
   }
   for (SolveOptions const& other : others) {
-    expect_same(solver.solve(other), solve(context(), problem.geometry(), problem.a, problem.b, other));
-    expect_same(solver.solve(), plain);
+    expect_same_plan(solver.solve(other), solve(context(), problem.geometry(), problem.a, problem.b, other));
+    expect_same_plan(solver.solve(), plain);
   }
 }
 
@@ -145,9 +145,9 @@ TEST_P(SolverTest, leaves_earlier_plans_as_they_are) {
   std::vector<double> const reversed(first.a.rbegin(), first.a.rend());
   solver.set_geometry(second.geometry());
   solver.set_weights(reversed, {});
-  expect_same(solver.solve(), solve(context(), second.geometry(), reversed, {}, options()));
+  expect_same_plan(solver.solve(), solve(context(), second.geometry(), reversed, {}, options()));
   // Its first products: whatever they read must still be there.
-  expect_same(early, alone);
+  expect_same_plan(early, alone);
   EXPECT_EQ(averages_of(early), averages_of(alone));
 }
 
@@ -171,7 +171,7 @@ TEST_P(SolverOfPoints, goes_on_after_points_that_are_not_finite) {
     }
   }
   solver.set_geometry(problem.geometry());
-  expect_same(solver.solve(), plain);
+  expect_same_plan(solver.solve(), plain);
 }
 
 TEST_P(SolverOfPoints, refuses_other_shapes_and_kinds) {
@@ -193,7 +193,7 @@ TEST_P(SolverOfPoints, refuses_other_shapes_and_kinds) {
                  "geometry: is of another kind; must be two point clouds as before");
   expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of C");
   expect_refused([&] { solver.solve({.eps = -1}); }, "eps: is -1; must be finite and > 0");
-  expect_same(solver.solve(), solve(context(), problem.geometry(), problem.a, problem.b, options()));
+  expect_same_plan(solver.solve(), solve(context(), problem.geometry(), problem.a, problem.b, options()));
 }
 
 class RefinedSolver : public BackendTest {};
@@ -209,7 +209,7 @@ TEST_P(RefinedSolver, begins_in_float32_every_time) {
   std::vector<Plan> plans;
   for (int repeat = 0; repeat < 4; ++repeat) {
     plans.push_back(solver.solve());
-    expect_same(plans.back(), plain);
+    expect_same_plan(plans.back(), plain);
     if (repeat == 1) solver.set_geometry(problem.geometry());
   }
 }
@@ -233,7 +233,7 @@ TEST_P(RefinedSolver, goes_on_after_a_callback_that_throws) {
   };
   EXPECT_THROW(solver.solve(throwing), std::runtime_error);
   solver.set_geometry(second.geometry());
-  for (int repeat = 0; repeat < 3; ++repeat) expect_same(solver.solve(easy), plain);
+  for (int repeat = 0; repeat < 3; ++repeat) expect_same_plan(solver.solve(easy), plain);
 }
 
 }  // namespace

@@ -441,4 +441,10 @@ OracleValues RegularizedOracle::evaluate(Vector const& x, Vector const& u, Vecto
   return values;
 }
 
+std::vector<double> dense(RegularizedPlan const& plan) {
+  std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
+  plan.dense({values.data(), plan.rows(), plan.columns()});
+  return values;
+}
+
 }  // namespace monge::oracle

@@ -114,4 +114,7 @@ class RegularizedOracle {
   Real quadratic_, hypentropy_, width_;
 };
 
+/// X, row after row.
+std::vector<double> dense(RegularizedPlan const& plan);
+
 }  // namespace monge::oracle

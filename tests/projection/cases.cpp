@@ -6,14 +6,6 @@
 #include "cpu/projection/elements.hpp"
 
 namespace monge::oracle {
-namespace {
-
-ProjectionOptions with(ProjectionPreset preset, int iterations) {
-  return oracle::with(preset, iterations, [](ProjectionOptions&) {});
-}
-
-}  // namespace
-
 std::vector<ProjectionCase> cases() {
   using P = ProjectionPreset;
   auto const rows_first = [](ProjectionOptions& o) { o.order = ProjectionOrder::rows_first; };

@@ -28,6 +28,9 @@ ProjectionOptions with(ProjectionPreset preset, int iterations, auto&& change) {
   change(options);
   return options;
 }
+inline ProjectionOptions with(ProjectionPreset preset, int iterations) {
+  return with(preset, iterations, [](ProjectionOptions&) {});
+}
 
 std::vector<ProjectionCase> cases();
 

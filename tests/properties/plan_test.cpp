@@ -24,7 +24,7 @@ MONGE_FOR_EACH_TARGET(PlanTest);
 class PlanOfPoints : public PlanTest {};
 MONGE_FOR_EACH_POINT_TARGET(PlanOfPoints);
 
-std::vector<Recipe> const& recipes() {
+std::vector<Recipe> const& plan_recipes() {
   static std::vector<Recipe> const table{
       {50, 60, 3, Weights::with_zeros, Place::origin, 0.05, DataType::float32, 1},
       {60, 50, 30, Weights::skewed, Place::apart, 0.1},
@@ -45,7 +45,7 @@ std::vector<double> identity(std::int64_t size) {
 }
 
 TEST_P(PlanTest, products_equal_the_oracle) {
-  for (Recipe const& recipe : recipes()) {
+  for (Recipe const& recipe : plan_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Problem const problem = make_problem(recipe);
     double const eps = eps_of(recipe, problem);
@@ -85,7 +85,7 @@ TEST_P(PlanTest, products_equal_the_oracle) {
 }
 
 TEST_P(PlanTest, weighted_and_repeated_products_equal_the_oracle) {
-  for (Recipe const& recipe : recipes()) {
+  for (Recipe const& recipe : plan_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Problem const problem = make_problem(recipe);
     double const eps = eps_of(recipe, problem);
@@ -131,7 +131,7 @@ TEST_P(PlanTest, weighted_and_repeated_products_equal_the_oracle) {
 }
 
 TEST_P(PlanTest, transport_cost_without_a_certificate_is_the_plans_own) {
-  for (Recipe const& recipe : recipes()) {
+  for (Recipe const& recipe : plan_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Problem const problem = make_problem(recipe);
     double const eps = eps_of(recipe, problem);
@@ -145,7 +145,7 @@ TEST_P(PlanTest, transport_cost_without_a_certificate_is_the_plans_own) {
 }
 
 TEST_P(PlanOfPoints, maps_equal_the_oracle_and_each_other) {
-  for (Recipe const& recipe : recipes()) {
+  for (Recipe const& recipe : plan_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Problem const problem = make_problem(recipe);
     double const eps = eps_of(recipe, problem);

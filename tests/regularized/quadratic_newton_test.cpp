@@ -16,6 +16,7 @@
 namespace monge {
 namespace {
 
+using oracle::dense;
 using oracle::RegularizedData;
 using oracle::RegularizedOracle;
 using oracle::RegularizedRecipe;
@@ -42,12 +43,6 @@ class QuadraticNewton : public oracle::BackendTest {
 MONGE_FOR_EACH_OF(QuadraticNewton,
                   (oracle::all_devices() +
                    std::vector<oracle::Target>{{DeviceType::cuda, Precision::float64, oracle::Costs::points, true}}));
-
-std::vector<double> dense(RegularizedPlan const& plan) {
-  std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
-  plan.dense({values.data(), plan.rows(), plan.columns()});
-  return values;
-}
 
 std::vector<double> uniform(std::int64_t n) {
   return std::vector<double>(static_cast<std::size_t>(n), 1 / static_cast<double>(n));

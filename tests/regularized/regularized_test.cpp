@@ -12,11 +12,13 @@
 
 #include "oracle/backend_test.hpp"
 #include "oracle/refusal.hpp"
+#include "oracle/regularized.hpp"
 
 namespace monge {
 namespace {
 
 using oracle::BackendTest;
+using oracle::dense;
 using oracle::refusal_of;
 
 struct Case {
@@ -51,12 +53,6 @@ Case make_case(std::int64_t n, std::int64_t m, unsigned seed) {
   result.p = normalized(result.p);
   result.q = normalized(result.q);
   return result;
-}
-
-std::vector<double> dense(RegularizedPlan const& plan) {
-  std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
-  plan.dense({values.data(), plan.rows(), plan.columns()});
-  return values;
 }
 
 class Splitting : public BackendTest {

@@ -12,24 +12,26 @@
 #include <monge/monge.hpp>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/regularized.hpp"
 #include "regularized/splitting_rule.hpp"
 
 namespace monge {
 namespace {
 
 using oracle::BackendTest;
+using oracle::dense;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-struct Case {
+struct SeparableCase {
   std::int64_t n, m;
   std::vector<double> cost, p, q;
   CostMatrix matrix() const { return {{cost.data(), n, m}}; }
 };
 
 /// Costs 512 + 64 (s - t)^2 of points of [0, 1] in a scrambled order, and a mass of 4.
-Case scrambled(std::int64_t n, std::int64_t m) {
-  Case result{n, m, {}, {}, {}};
+SeparableCase scrambled(std::int64_t n, std::int64_t m) {
+  SeparableCase result{n, m, {}, {}, {}};
   auto const place = [](std::int64_t k, std::int64_t size) {
     return std::fmod(0.618033988749895 * static_cast<double>(k), 1.0) + 0.1 / static_cast<double>(size);
   };
@@ -88,7 +90,7 @@ class Separable : public BackendTest {
     result.tolerance = tolerance;
     return result;
   }
-  RegularizedPlan solve(Case const& problem, Regularizer const& h, RegularizedOptions const& given) const {
+  RegularizedPlan solve(SeparableCase const& problem, Regularizer const& h, RegularizedOptions const& given) const {
     return solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
   }
   std::string message_of(Regularizer const& h, RegularizedOptions const& given,
@@ -105,16 +107,10 @@ class Separable : public BackendTest {
 MONGE_FOR_EACH_OF(Separable, (std::vector<oracle::Target>{{DeviceType::cpu, Precision::float32},
                                                           {DeviceType::cpu, Precision::float64}}));
 
-std::vector<double> dense(RegularizedPlan const& plan) {
-  std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
-  plan.dense({values.data(), plan.rows(), plan.columns()});
-  return values;
-}
-
 /// The user's hypentropy takes the iterations of the library's, in all units. Both proxes end within a few roundings of
 /// the root, and a rounding of float32 is 6e-8.
 TEST_P(Separable, TermsOfTheLibraryHaveTheirPlan) {
-  Case const problem = scrambled(40, 33);
+  SeparableCase const problem = scrambled(40, 33);
   std::vector<double> weights(problem.cost.size());
   for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = static_cast<double>(k % 3);
   for (bool const with_l1 : {false, true}) {
@@ -144,7 +140,7 @@ TEST_P(Separable, TermsOfTheLibraryHaveTheirPlan) {
 
 /// A conjugate with slopes of `most` certifies a plan under a capacity, and the plan keeps it.
 TEST_P(Separable, CapacitiesBoundEachEntry) {
-  Case const problem = scrambled(20, 25);
+  SeparableCase const problem = scrambled(20, 25);
   double const without = solve(problem, {}, options(1e-3)).report().primal;
   for (double const most : {4.0, 0.05, 0.02}) {
     SCOPED_TRACE(most);
@@ -164,7 +160,7 @@ TEST_P(Separable, CapacitiesBoundEachEntry) {
 }
 
 TEST_P(Separable, WithoutConjugateThereIsNoDualValue) {
-  Case const problem = scrambled(20, 25);
+  SeparableCase const problem = scrambled(20, 25);
   Regularizer h;
   h.separable = hypentropy(3, 0.02);
   h.separable.conjugate = {};
@@ -228,7 +224,7 @@ TEST_P(Separable, WrongFunctionsAreErrors) {
   h.separable.conjugate = each([](double z) { return z > 0 ? kInfinity : 0; });
   RegularizedOptions loose = given;
   loose.iterations = 400;
-  Case const problem = scrambled(12, 9);
+  SeparableCase const problem = scrambled(12, 9);
   RegularizedReport const report = solve(problem, h, loose).report();
   EXPECT_EQ(report.status, Status::iteration_limit);
   EXPECT_LT(report.dual, report.primal);
@@ -268,13 +264,13 @@ TEST_P(Separable, OneThreadAtATimeCallsTheFunctions) {
   };
   RegularizedOptions given = options(0);
   given.iterations = 3;
-  Case const large = scrambled(700, 600);
+  SeparableCase const large = scrambled(700, 600);
   solve(large, h, given);
   EXPECT_EQ(calls, 3 * 19);  // One call for each 32 columns.
-  std::vector<Case> problems;
+  std::vector<SeparableCase> problems;
   for (std::int64_t k = 0; k < 6; ++k) problems.push_back(scrambled(30 + k, 40));
   std::vector<RegularizedProblem> batch;
-  for (Case const& problem : problems) batch.push_back({problem.matrix(), problem.p, problem.q, h});
+  for (SeparableCase const& problem : problems) batch.push_back({problem.matrix(), problem.p, problem.q, h});
   std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), batch, given);
   EXPECT_FALSE(crowded);
   for (std::size_t k = 0; k < problems.size(); ++k) EXPECT_EQ(dense(plans[k]), dense(solve(problems[k], h, given)));
@@ -357,7 +353,7 @@ TEST_P(Slopes, TableHasThePlanOfItsFunctions) {
        {std::tuple{40, 33, 100, 4.0, 1e3}, {37, 50, 61, 4.0, 1e3}, {1030, 1000, 41, 4.0, 1e5}}) {
     for (bool const with_l1 : {false, true}) {
       SCOPED_TRACE(testing::Message() << n << " x " << m << (with_l1 ? ", l1" : ""));
-      Case const problem = scrambled(n, m);
+      SeparableCase const problem = scrambled(n, m);
       Ramp ramp;
       if (n > 1000) ramp = {.at_0 = 1, .rise = 1e5, .bend = 1e-4, .after = 20, .most = 0.01};
       std::vector<double> weights(problem.cost.size());
@@ -392,7 +388,7 @@ TEST_P(Slopes, TableHasThePlanOfItsFunctions) {
 /// Without a last slope of +infinity the table ends at the largest entry that a plan can have, so the conjugate is
 /// finite; the certificate of a term that is linear from some mass on must still close.
 TEST_P(Slopes, CertificatesClose) {
-  Case const problem = scrambled(30, 25);
+  SeparableCase const problem = scrambled(30, 25);
   for (std::vector<double> const& table : {std::vector<double>{0, 2},         // linear
                                            {0, 0, 100, 3000},                 // 15 x^2, beyond all masses
                                            {0, 0, 0.02, 6, 0.02, 8},          // Huber with a step
@@ -427,7 +423,7 @@ TEST_P(Slopes, CertificatesClose) {
 }
 
 TEST_P(Slopes, OnePointTakesAllMass) {
-  Case const problem{1, 1, {7}, {2}, {2}};
+  SeparableCase const problem{1, 1, {7}, {2}, {2}};
   std::vector<double> const table = Ramp{.most = 3}.table();
   Regularizer h;
   h.slopes = table_view(table);

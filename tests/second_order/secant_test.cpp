@@ -1,5 +1,6 @@
 // The rank-two correction of SPLR's matrix, by what it must be: BFGS's, or none.
 #include "second_order/secant.hpp"
+#include "core/numbers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +15,6 @@
 
 namespace monge {
 namespace {
-
-constexpr double kUnit = 0x1p-53;
 
 std::vector<double> random_vector(std::size_t size, oracle::Random& random) {
   std::vector<double> values(size);
@@ -103,7 +102,8 @@ TEST(Secant, corrects_the_inverse_along_the_step_and_leaves_what_does_not_meet_i
     std::vector<double> z = y;
     space.apply(*secant, z);
     // Sums of `size` products of numbers up to 2 |y|, divided by <y, s>.
-    double const condition = dot(y, y) / dot(y, s), rounding = 16 * kUnit * static_cast<double>(size) * condition * 2;
+    double const condition = dot(y, y) / dot(y, s),
+                 rounding = 16 * kUnitRoundoff * static_cast<double>(size) * condition * 2;
     for (std::size_t k = 0; k < size; ++k) EXPECT_NEAR(z[k], s[k], rounding * std::sqrt(dot(s, s)));
     std::vector<double> const v = random_vector(size, random), w = random_vector(size, random);
     std::vector<double> of_v = v, of_w = w;

@@ -3,6 +3,7 @@
 // Higham, Accuracy and Stability of Numerical Algorithms (2002), theorem 10.4 with (10.8). The bound holds for L D L^T
 // with D > 0 too: L has no division by its diagonal in either solve, and D has one.
 #include "second_order/sparse_factor.hpp"
+#include "core/numbers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -16,8 +17,6 @@
 
 namespace monge {
 namespace {
-
-constexpr double kUnit = 0x1p-53;
 
 struct Matrix {
   std::vector<double> r, c;
@@ -76,7 +75,7 @@ void expect_solves(SparseFactor const& factor, Matrix const& matrix, std::uint64
     residual[n + matrix.columns[k]] -= static_cast<long double>(matrix.entries[k]) * f[matrix.rows[k]];
   }
   double const unknowns = static_cast<double>(residual.size());
-  long double const gamma = (3 * unknowns + 1) * kUnit / (1 - (3 * unknowns + 1) * kUnit);
+  long double const gamma = (3 * unknowns + 1) * kUnitRoundoff / (1 - (3 * unknowns + 1) * kUnitRoundoff);
   for (std::size_t k = 0; k < residual.size(); ++k) {
     double const diagonal = k < n ? matrix.r[k] : matrix.c[k - n];
     EXPECT_LE(std::fabs(residual[k]), gamma * std::sqrt(diagonal) * sum) << "unknown " << k;
@@ -178,8 +177,8 @@ TEST(SparseFactor, solves_a_long_chain) {
   factor.solve(f, g);
   for (std::int64_t i = 0; i < n; ++i) {
     long double const before = i > 0 ? g[i - 1] : 0, after = i + 1 < n ? f[i + 1] : 0;
-    EXPECT_NEAR(b[i], 3.0L * f[i] - before - g[i], 50 * kUnit) << i;
-    EXPECT_NEAR(c[i], 3.0L * g[i] - after - f[i], 50 * kUnit) << i;
+    EXPECT_NEAR(b[i], 3.0L * f[i] - before - g[i], 50 * kUnitRoundoff) << i;
+    EXPECT_NEAR(c[i], 3.0L * g[i] - after - f[i], 50 * kUnitRoundoff) << i;
   }
 }
 

@@ -1,5 +1,6 @@
 // SPLR on operators: where it ends, what it costs, and that neither units nor layouts matter.
 #include "second_order/splr.hpp"
+#include "core/numbers.hpp"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,6 @@
 namespace monge::oracle {
 namespace {
 
-constexpr double kUnit = 0x1p-53;
 constexpr int kManyPasses = 10000;
 
 class Splr : public OperatorTest {
@@ -119,7 +119,7 @@ TEST_P(Splr, ends_there_without_its_accelerations_too) {
 // of its largest terms, cost and mass.
 TEST_P(Splr, the_dual_never_falls) {
   Case const test = make_case({50, 60, 3, Weights::uniform, Place::shifted, 0.02});
-  double const rounding = 100 * kUnit * static_cast<double>(test.dense.largest_cost());
+  double const rounding = 100 * kUnitRoundoff * static_cast<double>(test.dense.largest_cost());
   Run const run = this->run(test.problem, test.eps, {1e-9, kManyPasses});
   EXPECT_EQ(run.result.status, Status::converged);
   for (std::size_t k = 1; k < run.checks.size(); ++k)
@@ -170,7 +170,7 @@ TEST_P(Splr, the_gauge_of_the_start_does_not_matter) {
   Run const plain = run(*other, test.problem, test.eps, {1e-10, kManyPasses});
   // The duals are off by the product of an error of the marginals and one of the potentials, and their rounding.
   double const scale = static_cast<double>(test.dense.largest_cost()) + constant;
-  EXPECT_NEAR(moved.result.last.dual, plain.result.last.dual, (1e-10 + 100 * kUnit) * scale);
+  EXPECT_NEAR(moved.result.last.dual, plain.result.last.dual, (1e-10 + 100 * kUnitRoundoff) * scale);
 }
 
 TEST_P(Splr, says_how_it_ended) {
@@ -235,7 +235,7 @@ TEST_P(SplrOnPoints, candidates_are_counted) {
 // From a cold start 20 sweeps go further than a step; where sweeps have become slow, a step further than one of them.
 TEST_P(SplrOnPoints, the_next_iterate_is_the_better_of_step_and_sweeps) {
   Problem const problem = gaussian_problem(60, 45, 1, 5, 5);
-  double const eps = 0.003, rounding = 100 * kUnit;
+  double const eps = 0.003, rounding = 100 * kUnitRoundoff;
   for (auto const& [before, sweeps] : {std::pair{0, 20}, {20, 1}}) {
     SCOPED_TRACE(testing::Message() << sweeps << " sweeps after " << before);
     auto const dual_of = [&](int candidate_sweeps) {

@@ -8,14 +8,12 @@
 #include <utility>
 
 #include "core/evaluation.hpp"
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 #include "cpu/plan/plan_operator.hpp"
 
 namespace monge::cpu {
 namespace {
-
-constexpr double kLog2e = std::numbers::log2e;
-constexpr double kLn2 = std::numbers::ln2;
 
 /// The most powers of two between the bounds of a sweep and the logits; float exponents reach 126.
 constexpr double kLoosestBound = 32;

@@ -6,6 +6,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "entropic/update_rule.hpp"
 
 namespace monge::cpu {
@@ -163,7 +164,6 @@ double const* ColumnSums<T>::join() {
 
 template <class T>
 PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits<T>& logits, ColumnSums<T>& sums) {
-  constexpr double kLog2e = std::numbers::log2e, kLn2 = std::numbers::ln2;
   std::vector<double> const& weight = data.weight(Side::rows);
   HostVector const& f = data.potential(Side::rows);
   HostVector const& g = data.potential(Side::columns);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/geometry/point_labels.hpp"
@@ -19,9 +20,6 @@
 
 namespace monge::cpu {
 namespace {
-
-constexpr double kLog2e = std::numbers::log2e;
-constexpr double kLn2 = std::numbers::ln2;
 
 /// A power of two near `largest`; numbers divided by it fit in float. For 0 the unit is so small that the starting
 /// values of sums in the kernels vanish.

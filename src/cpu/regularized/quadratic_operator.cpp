@@ -6,13 +6,12 @@
 #include <limits>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "cpu/threads.hpp"
 
 namespace monge::cpu {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<double> zeros(std::int64_t size) {
   return std::vector<double>(static_cast<std::size_t>(size), 0.0);

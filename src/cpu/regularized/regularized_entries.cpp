@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "core/require.hpp"
 #include "core/strided.hpp"
@@ -21,7 +22,6 @@
 namespace monge::cpu {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 // Columns in memory at once when all their rows are: a cache line of float32 costs.
 constexpr std::int64_t kWholeColumns = 16;
 // Columns for each partial sum of rows, so that sums do not depend on the number of threads.
