@@ -13,7 +13,7 @@
 #include <monge/assignment.hpp>
 
 #include "cuda/backend.hpp"
-#include "cuda/transfer.hpp"
+#include "cuda/launch/transfer.hpp"
 #include "cuda_limits.cuh"
 
 namespace {

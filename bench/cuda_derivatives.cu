@@ -16,9 +16,9 @@
 
 #include <monge/monge.hpp>
 
-#include "backend/backend.hpp"
 #include "cuda_limits.cuh"
 #include "device_points.cuh"
+#include "seam/backend.hpp"
 
 namespace {
 

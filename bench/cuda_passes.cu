@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "cuda_limits.cuh"
+#include "seam/backend.hpp"
 
 namespace {
 

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "core/stopwatch.hpp"
 #include "oracle/regularized.hpp"
+#include "seam/backend.hpp"
 
 namespace {
 

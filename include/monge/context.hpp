@@ -11,7 +11,7 @@
 
 namespace monge {
 
-class Backend;  // src/backend/backend.hpp
+class Backend;  // src/seam/backend.hpp
 
 /// Allocates device memory in the order of a stream (cudaStream_t). Set both functions or neither. They are called on
 /// the threads that use the context or its plans and solvers, as long as any of these lives; from several threads at

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "assignment/assignment_operator.hpp"
-#include "backend/backend.hpp"
 #include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
+#include "seam/assignment_operator.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 namespace {

@@ -12,7 +12,6 @@
 
 #include <monge/error.hpp>
 
-#include "backend/registry.hpp"
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/side_by_side.hpp"
@@ -22,12 +21,13 @@
 #include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
 #include "cpu/geometry/point_costs.hpp"
-#include "cpu/memory.hpp"
 #include "cpu/projection/operator.hpp"
 #include "cpu/regularized/quadratic_operator.hpp"
 #include "cpu/regularized/splitting_operator.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/memory.hpp"
+#include "cpu/runtime/threads.hpp"
 #include "geometry/validation.hpp"
+#include "registry.hpp"
 
 namespace monge {
 namespace {

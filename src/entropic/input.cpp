@@ -6,8 +6,8 @@
 #include <string_view>
 #include <utility>
 
-#include "backend/values.hpp"
 #include "geometry/validation.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <monge/batch.hpp>
 
-#include "backend/backend.hpp"
 #include "entropic/input.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "entropic/criterion.hpp"
+#include "core/criterion.hpp"
 
 namespace monge {
 namespace {

@@ -6,8 +6,8 @@
 
 #include <monge/entropic.hpp>
 
-#include "entropic/entropic_operator.hpp"
 #include "entropic/relaxation.hpp"
+#include "seam/entropic_operator.hpp"
 #include "second_order/newton.hpp"
 
 namespace monge {

@@ -12,10 +12,10 @@
 
 #include "core/compensated_sum.hpp"
 #include "core/stopwatch.hpp"
+#include "exact/hard_transform.hpp"
 #include "exact/masses.hpp"
 #include "exact/network_simplex.hpp"
 #include "exact/pair_costs.hpp"
-#include "plan/hard_transform.hpp"
 
 namespace monge {
 

@@ -7,11 +7,11 @@
 
 #include <monge/exact.hpp>
 
-#include "backend/backend.hpp"
 #include "core/numbers.hpp"
 #include "entropic/input.hpp"
 #include "exact/network_simplex.hpp"
 #include "geometry/validation.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

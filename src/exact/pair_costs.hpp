@@ -7,8 +7,8 @@
 
 #include <monge/exact.hpp>
 
-#include "backend/backend.hpp"
 #include "exact/network_simplex.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/side.hpp"
+#include "core/side.hpp"
 
 namespace monge {
 

@@ -16,7 +16,7 @@
 
 #include <monge/geometry.hpp>
 
-#include "backend/side.hpp"
+#include "core/side.hpp"
 
 namespace monge {
 

@@ -4,7 +4,7 @@
 
 #include <monge/derivatives.hpp>
 
-#include "backend/vectors.hpp"
+#include "seam/vectors.hpp"
 
 namespace monge {
 

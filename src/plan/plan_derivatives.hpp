@@ -8,8 +8,8 @@
 #include <monge/derivatives.hpp>
 #include <monge/report.hpp>
 
-#include "entropic/entropic_operator.hpp"
-#include "plan/plan_operator.hpp"
+#include "seam/entropic_operator.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge {
 

@@ -7,8 +7,8 @@
 
 #include <monge/entropic.hpp>
 
-#include "backend/backend.hpp"
 #include "plan/plan_derivatives.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "backend/backend.hpp"
-#include "backend/values.hpp"
 #include "geometry/validation.hpp"
+#include "seam/backend.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 namespace {

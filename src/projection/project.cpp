@@ -1,11 +1,11 @@
 // project(), project_backward() and projection_marginals().
 #include <monge/projection.hpp>
 
-#include "backend/backend.hpp"
 #include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
 #include "projection/problem.hpp"
 #include "projection/views.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <monge/regularized.hpp>
 
-#include "backend/backend.hpp"
-#include "regularized/quadratic_operator.hpp"
 #include "regularized/regularized_run.hpp"
+#include "seam/backend.hpp"
+#include "seam/quadratic_operator.hpp"
 
 namespace monge {
 

@@ -7,8 +7,8 @@
 #include <monge/options.hpp>
 
 #include "core/require.hpp"
-#include "regularized/regularized_operator.hpp"
-#include "regularized/separable.hpp"
+#include "seam/regularized_operator.hpp"
+#include "seam/separable.hpp"
 
 namespace monge {
 namespace {

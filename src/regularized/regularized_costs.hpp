@@ -6,8 +6,8 @@
 #include <limits>
 #include <span>
 
-#include "backend/side.hpp"
 #include "core/host_device.hpp"
+#include "core/side.hpp"
 #include "geometry/cost_matrix.hpp"
 
 namespace monge {

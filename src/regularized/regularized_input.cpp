@@ -8,9 +8,9 @@
 
 #include <monge/error.hpp>
 
-#include "backend/values.hpp"
 #include "entropic/input.hpp"
 #include "geometry/validation.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <monge/regularized.hpp>
 
-#include "regularized/regularized_operator.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge {
 

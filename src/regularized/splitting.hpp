@@ -4,8 +4,8 @@
 
 #include <monge/regularized.hpp>
 
-#include "backend/backend.hpp"
 #include "regularized/regularized_run.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

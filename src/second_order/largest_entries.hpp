@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/plan_operator.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge {
 

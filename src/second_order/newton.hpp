@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "backend/backend.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/backend.hpp"
+#include "seam/backend.hpp"
 #include "second_order/largest_entries.hpp"
 #include "second_order/sparse_factor.hpp"
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/criterion.hpp"
 #include "core/numbers.hpp"
-#include "entropic/criterion.hpp"
 #include "second_order/line_search.hpp"
 #include "second_order/secant.hpp"
 #include "second_order/sparse_hessian.hpp"

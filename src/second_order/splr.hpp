@@ -6,7 +6,7 @@
 
 #include <monge/entropic.hpp>
 
-#include "backend/backend.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 

@@ -3,7 +3,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "backend/vectors.hpp"
+#include "seam/vectors.hpp"
 
 namespace monge {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
-#include "cuda/entropic/tile_evaluation.hpp"
 #include "cuda/pass/pass.hpp"
+#include "cuda/sweep/tile_evaluation.hpp"
 
 namespace monge::oracle {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 #include "oracle/backend_test.hpp"
 
 namespace monge::oracle {

@@ -2,7 +2,7 @@
 // solve. Every allocation of the program is counted, so this is an executable of its own.
 #include <cstddef>
 
-#include "cpu/memory.hpp"
+#include "cpu/runtime/memory.hpp"
 #include "edges/counted_malloc.hpp"
 #include "operators/cases.hpp"
 

@@ -1,7 +1,7 @@
 // Sweeps of every kind, and the errors they report, against the oracle's.
 #include <algorithm>
 
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 #include "operators/cases.hpp"
 
 namespace monge::oracle {

@@ -13,9 +13,9 @@
 
 #include <monge/monge.hpp>
 
-#include "backend/backend.hpp"
 #include "oracle/dense.hpp"
 #include "oracle/tolerance.hpp"
+#include "seam/backend.hpp"
 
 namespace monge::oracle {
 

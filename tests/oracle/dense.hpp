@@ -1,12 +1,12 @@
-// The formulas of entropic.hpp and entropic/entropic_operator.hpp, written down plainly: the cost matrix is stored,
+// The formulas of entropic.hpp and seam/entropic_operator.hpp, written down plainly: the cost matrix is stored,
 // sums run in long double, nothing is centred, shifted or fused. Slow and hard to get wrong.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "entropic/entropic_operator.hpp"
 #include "oracle/problem.hpp"
+#include "seam/entropic_operator.hpp"
 
 namespace monge::oracle {
 

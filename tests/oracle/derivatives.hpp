@@ -3,8 +3,8 @@
 #pragma once
 #include <functional>
 
-#include "entropic/entropic_operator.hpp"
 #include "oracle/dense.hpp"
+#include "seam/entropic_operator.hpp"
 
 namespace monge::oracle {
 

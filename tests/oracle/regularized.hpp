@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "oracle/dense.hpp"
 #include "oracle/problem.hpp"
-#include "regularized/regularized_operator.hpp"
+#include "seam/backend.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::oracle {
 

@@ -11,8 +11,8 @@
 #include <limits>
 #include <vector>
 
-#include "cpu/memory.hpp"
 #include "cpu/regularized/splitting_pass.hpp"
+#include "cpu/runtime/memory.hpp"
 #include "regularized/regularized_input.hpp"
 
 namespace monge::cpu {

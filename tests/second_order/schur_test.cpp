@@ -8,7 +8,7 @@
 
 #include "oracle/backend_test.hpp"
 #include "plan/conjugate_gradient.hpp"
-#include "plan/plan_operator.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge::oracle {
 namespace {

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "cpu/vectors.hpp"
+#include "cpu/runtime/vectors.hpp"
 #include "oracle/problem.hpp"
 
 namespace monge {

@@ -1,6 +1,6 @@
 // Linear sum assignment on the CPU: one thread a problem.
 #pragma once
-#include "assignment/assignment_operator.hpp"
+#include "seam/assignment_operator.hpp"
 
 namespace monge::cpu {
 

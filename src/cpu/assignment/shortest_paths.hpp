@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cpu/memory.hpp"
+#include "cpu/runtime/memory.hpp"
 
 namespace monge::cpu {
 

@@ -2,9 +2,9 @@
 #pragma once
 #include <vector>
 
-#include "backend/backend.hpp"
 #include "cpu/pass/stripes.hpp"
 #include "entropic/update_rule.hpp"
+#include "seam/backend.hpp"
 
 namespace monge::cpu {
 

@@ -8,7 +8,7 @@
 #include "core/compensated_sum.hpp"
 #include "core/parallel.hpp"
 #include "core/strided.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cpu {

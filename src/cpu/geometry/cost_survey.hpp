@@ -9,7 +9,7 @@
 
 #include "cpu/geometry/point_costs.hpp"
 #include "cpu/pass/cost_lines.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 
 namespace monge::cpu {
 

@@ -5,8 +5,8 @@
 
 #include <monge/geometry.hpp>
 
-#include "cpu/geometry/costs.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/pass/costs.hpp"
+#include "cpu/runtime/threads.hpp"
 
 namespace monge::cpu {
 

@@ -6,8 +6,8 @@
 
 #include <monge/geometry.hpp>
 
-#include "cpu/geometry/costs.hpp"
 #include "cpu/geometry/point_labels.hpp"
+#include "cpu/pass/costs.hpp"
 #include "geometry/point_cost.hpp"
 
 namespace monge::cpu {

@@ -7,7 +7,7 @@
 
 #include <monge/geometry.hpp>
 
-#include "cpu/geometry/costs.hpp"
+#include "cpu/pass/costs.hpp"
 #include "geometry/point_cost.hpp"
 
 namespace monge::cpu {

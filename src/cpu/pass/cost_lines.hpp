@@ -12,8 +12,8 @@
 
 #include <monge/array.hpp>
 
-#include "cpu/memory.hpp"
 #include "cpu/pass/stripe.hpp"
+#include "cpu/runtime/memory.hpp"
 
 namespace monge::cpu {
 

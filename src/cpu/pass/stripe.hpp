@@ -30,7 +30,7 @@
 #include <limits>
 #include <string>
 
-#include "cpu/geometry/costs.hpp"
+#include "cpu/pass/costs.hpp"
 
 namespace monge::cpu {
 

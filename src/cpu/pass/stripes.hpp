@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "core/parallel.hpp"
+#include "cpu/pass/plan_data.hpp"
 #include "cpu/pass/stripe.hpp"
-#include "cpu/plan/plan_data.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 
 namespace monge::cpu {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cpu/pass/stripes.hpp"
-#include "plan/plan_operator.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge::cpu {
 

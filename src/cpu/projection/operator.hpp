@@ -1,6 +1,6 @@
 // Batched projection on the CPU: each thread takes a range of the batch.
 #pragma once
-#include "projection/projection_operator.hpp"
+#include "seam/projection_operator.hpp"
 
 namespace monge::cpu {
 

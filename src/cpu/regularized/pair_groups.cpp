@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/parallel.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 
 namespace monge::cpu {
 

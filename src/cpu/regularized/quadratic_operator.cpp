@@ -8,7 +8,7 @@
 
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 
 namespace monge::cpu {
 namespace {

@@ -10,9 +10,9 @@
 #include <span>
 #include <vector>
 
-#include "cpu/memory.hpp"
 #include "cpu/regularized/regularized_costs.hpp"
-#include "regularized/quadratic_operator.hpp"
+#include "cpu/runtime/memory.hpp"
+#include "seam/quadratic_operator.hpp"
 
 namespace monge::cpu {
 

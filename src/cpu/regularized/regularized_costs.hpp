@@ -11,7 +11,7 @@
 #include "cpu/pass/cost_lines.hpp"
 #include "cpu/regularized/pair_groups.hpp"
 #include "cpu/regularized/regularized_entries.hpp"
-#include "regularized/regularized_operator.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::cpu {
 

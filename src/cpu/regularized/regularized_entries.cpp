@@ -14,9 +14,9 @@
 #include "core/parallel.hpp"
 #include "core/require.hpp"
 #include "core/strided.hpp"
-#include "cpu/memory.hpp"
 #include "cpu/regularized/pair_groups.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/memory.hpp"
+#include "cpu/runtime/threads.hpp"
 #include "regularized/splitting_rule.hpp"
 
 namespace monge::cpu {

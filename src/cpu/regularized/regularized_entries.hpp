@@ -8,7 +8,7 @@
 
 #include <monge/array.hpp>
 
-#include "regularized/regularized_operator.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::cpu {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "cpu/regularized/splitting_pass.hpp"
-#include "regularized/separable.hpp"
+#include "seam/separable.hpp"
 
 namespace monge::cpu {
 

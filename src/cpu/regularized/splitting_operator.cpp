@@ -8,7 +8,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "cpu/regularized/separable_pass.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/runtime/threads.hpp"
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cpu {

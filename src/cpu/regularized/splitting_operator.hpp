@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "core/parallel.hpp"
-#include "cpu/memory.hpp"
 #include "cpu/regularized/regularized_costs.hpp"
 #include "cpu/regularized/regularized_entries.hpp"
 #include "cpu/regularized/splitting_pass.hpp"
-#include "regularized/regularized_operator.hpp"
+#include "cpu/runtime/memory.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::cpu {
 

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "cpu/vectors.hpp"
-#include "plan/plan_operator.hpp"
-#include "second_order/entry_solver.hpp"
+#include "cpu/runtime/vectors.hpp"
+#include "seam/entry_solver.hpp"
+#include "seam/plan_operator.hpp"
 #include "second_order/sparse_factor.hpp"
 
 namespace monge::cpu {

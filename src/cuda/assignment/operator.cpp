@@ -11,7 +11,7 @@
 
 #include "core/require.hpp"
 #include "cuda/assignment/shortest_paths.hpp"
-#include "cuda/transfer.hpp"
+#include "cuda/launch/transfer.hpp"
 
 namespace monge::cuda {
 namespace {

@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
-#include "assignment/assignment_operator.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "seam/assignment_operator.hpp"
 
 namespace monge::cuda {
 

@@ -11,8 +11,8 @@
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/pair_cost.cuh"
 #include "cuda/device/stored.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
-#include "cuda/pass/work.cuh"
 
 namespace monge::cuda {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "cuda/entropic/joined_sums.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan/plan_operator.hpp"
+#include "cuda/sweep/joined_sums.hpp"
 
 namespace monge::cuda {
 namespace {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
-#include "backend/backend.hpp"
-#include "cuda/entropic/problem.hpp"
 #include "cuda/entropic/resident_sweep.hpp"
+#include "cuda/plan/problem.hpp"
+#include "seam/backend.hpp"
 
 namespace monge::cuda {
 

@@ -1,6 +1,6 @@
 // Many sweeps of a small problem in one launch, with the scores of all pairs in shared memory throughout.
 //
-// The kernel has the formulas of passes and updates (cuda/pass/pass_tile.cuh, cuda/entropic/update.cu):
+// The kernel has the formulas of passes and updates (cuda/pass/pass_tile.cuh, cuda/sweep/update.cu):
 //   half-step  f+_i = norm_i - eps ln2 (M_i + log2 sum_j beta_j 2^(t_ij - M_i)),   t_ij = h_j + c score_ij
 //   update     f_i from f+_i, and the logit h_i that follows
 //
@@ -20,8 +20,8 @@
 #include "cuda/device/grid.cuh"
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/source.cuh"
-#include "cuda/entropic/potential.cuh"
 #include "cuda/entropic/resident_sweep.hpp"
+#include "cuda/sweep/potential.cuh"
 
 namespace monge::cuda {
 

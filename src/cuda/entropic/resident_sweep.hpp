@@ -2,8 +2,8 @@
 #pragma once
 #include <optional>
 
-#include "cuda/entropic/update.hpp"
 #include "cuda/launch/queue.hpp"
+#include "cuda/sweep/update.hpp"
 
 namespace monge::cuda {
 

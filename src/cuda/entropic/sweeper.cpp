@@ -4,7 +4,7 @@
 #include <cstring>
 #include <limits>
 
-#include "cuda/geometry/pack.hpp"
+#include "cuda/launch/copy_words.hpp"
 
 namespace monge::cuda {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "cuda/geometry/cost_survey.cuh"
 #include "cuda/geometry/costs.hpp"
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/sizes.hpp"
 
 namespace monge::cuda {
 namespace {

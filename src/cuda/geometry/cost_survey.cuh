@@ -12,7 +12,7 @@
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/geometry/cost_survey.hpp"
-#include "cuda/regularized/regularized_matrix.cuh"
+#include "cuda/geometry/regularized_matrix.cuh"
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cuda {

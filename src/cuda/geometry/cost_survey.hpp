@@ -2,8 +2,8 @@
 #pragma once
 #include <climits>
 
+#include "cuda/geometry/regularized_matrix.hpp"
 #include "cuda/launch/queue.hpp"
-#include "cuda/regularized/regularized_entries.hpp"
 #include "cuda/runtime/device_ranks.hpp"
 
 namespace monge::cuda {

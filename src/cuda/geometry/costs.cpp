@@ -7,7 +7,7 @@
 
 #include <monge/error.hpp>
 
-#include "cuda/entropic/joined_sums.hpp"
+#include "cuda/sweep/joined_sums.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -30,23 +30,6 @@ StoredCosts lines_of(StoredCosts costs, RankShare const& share) {
 }
 
 }  // namespace
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-int half_stride_of(int dimension) {
-  return dimension <= 16 ? 16 : static_cast<int>(round_up(dimension, 32));
-}
-
-int checked_size(char const* field, std::int64_t size) {
-  // Loops over points have an int as index, which they advance by less than this.
-  constexpr std::int64_t kStep = std::int64_t{1} << 20;
-  if (size > (std::int64_t{1} << 31) - kStep)
-    throw Error(ErrorCode::unsupported, std::string(field) + ": is " + std::to_string(size) +
-                                            "; CUDA supports at most 2^31 - 2^20 points, dimensions and columns");
-  return static_cast<int>(size);
-}
 
 Operand Operand::part(int first, int count) const {
   auto const moved = [&](void const* from, std::int64_t row_bytes) {

@@ -12,21 +12,16 @@
 #include <monge/array.hpp>
 #include <monge/entropic.hpp>
 
-#include "cuda/entropic/fused_evaluation.hpp"
-#include "cuda/entropic/fused_sweep.hpp"
-#include "cuda/entropic/tile_evaluation.hpp"
+#include "cuda/launch/sizes.hpp"
+#include "cuda/launch/transfer.hpp"
 #include "cuda/pass/pass.hpp"
 #include "cuda/runtime/device_ranks.hpp"
-#include "cuda/transfer.hpp"
-#include "plan/plan_operator.hpp"
+#include "cuda/sweep/fused_evaluation.hpp"
+#include "cuda/sweep/fused_sweep.hpp"
+#include "cuda/sweep/tile_evaluation.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge::cuda {
-
-std::int64_t round_up(std::int64_t value, std::int64_t multiple);
-/// Elements between fp16 parts of vectors with `dimension` coordinates: whole chunks of the tensor-core kernels.
-int half_stride_of(int dimension);
-/// `size` as int; throws unsupported, naming `field`, if it is too large.
-int checked_size(char const* field, std::int64_t size);
 
 /// The matrix as kernels see it: in place on the device, or uploaded into `staging`.
 StoredCosts upload_costs(SharedRuntime const& runtime, CostMatrix const& matrix, DeviceArray<unsigned char>& staging);

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "cuda/geometry/pack.cuh"
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -66,13 +66,6 @@ void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
     move_gauge_kernel<double><<<blocks, kPackThreads, 0, stream>>>(arguments);
   }
   MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& queue) {
-  CopyArguments const arguments{static_cast<std::uint64_t const*>(from), static_cast<std::uint64_t*>(to),
-                                bytes / static_cast<std::int64_t>(sizeof(std::uint64_t))};
-  queue.launch(Kernel<CopyArguments>{copy_words_kernel, copy_words_kernel},
-               {divided_up(arguments.count, kWordsPerBlock), kPackThreads}, arguments);
 }
 
 void order_logits(float* logits, std::int64_t size, cudaStream_t stream) {

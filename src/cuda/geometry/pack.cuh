@@ -26,7 +26,6 @@ namespace monge::cuda {
 
 inline constexpr int kPackThreads = 256;
 inline constexpr int kPackRows = kPackThreads / 32;
-inline constexpr int kWordsPerBlock = 4 * kPackThreads;
 
 /// out[k] = the sum of value(row, k) over rows `begin` to `end`, for each k below `dimension`; by one block.
 template <class Value>
@@ -288,17 +287,6 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
   }
   sum = warp_sum(sum);
   if (lane == 0) arguments.shift_out[row] = arguments.shift_in[row] + sum;
-}
-
-template <class Source>
-__global__ void __launch_bounds__(kPackThreads) copy_words_kernel(Source const source) {
-  Share<CopyArguments> const share = share_of(source);
-  CopyArguments const& arguments = share.arguments;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  std::int64_t const first = static_cast<std::int64_t>(share.block) * kWordsPerBlock;
-  std::int64_t const end = min(first + kWordsPerBlock, arguments.count);
-  for (std::int64_t i = first + threadIdx.x; i < end; i += kPackThreads) arguments.to[i] = arguments.from[i];
 }
 
 /// A caller's matrix as float64, with zeros up to padded_rows x stride.

@@ -88,14 +88,6 @@ struct GaugeArguments {
 };
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream);
 
-/// Copies within the device; `bytes` is a multiple of 8.
-struct CopyArguments {
-  std::uint64_t const* from;
-  std::uint64_t* to;
-  std::int64_t count;
-};
-void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& queue);
-
 /// Puts `size` logits that Pass::logits left into the order of columns, in place.
 void order_logits(float* logits, std::int64_t size, cudaStream_t stream);
 

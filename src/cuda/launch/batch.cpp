@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
-#include "cuda/geometry/pack.hpp"
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/copy_words.hpp"
+#include "cuda/launch/sizes.hpp"
 
 namespace monge::cuda {
 namespace {

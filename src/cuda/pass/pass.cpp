@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/occupancy.hpp"
+#include "cuda/launch/sizes.hpp"
 
 namespace monge::cuda {
 namespace {

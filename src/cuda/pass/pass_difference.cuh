@@ -15,8 +15,8 @@
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
-#include "cuda/pass/work.cuh"
 
 namespace monge::cuda {
 

@@ -26,9 +26,9 @@
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/source.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/pass/shared_tiles.cuh"
-#include "cuda/pass/work.cuh"
 
 namespace monge::cuda {
 

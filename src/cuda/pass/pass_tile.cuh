@@ -24,7 +24,7 @@
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/source.cuh"
-#include "cuda/pass/work.cuh"
+#include "cuda/device/work.cuh"
 
 namespace monge::cuda {
 

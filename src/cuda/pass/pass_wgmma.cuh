@@ -16,8 +16,8 @@
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/wgmma.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/pass/shared_tiles.cuh"
-#include "cuda/pass/work.cuh"
 
 namespace monge::cuda {
 

@@ -4,8 +4,8 @@
 #include <cuda_fp16.h>
 
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
-#include "cuda/pass/work.cuh"
 
 namespace monge::cuda {
 

@@ -1,6 +1,6 @@
 #include "cuda/plan/entries_at.hpp"
 
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/plan/entries_at.cuh"
 #include "cuda/runtime/check.hpp"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "cuda/device/score_tile.cuh"
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/queue.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/pass/pass.hpp"
 #include "cuda/plan/double_product.cuh"
 #include "cuda/plan/entry_product.cuh"

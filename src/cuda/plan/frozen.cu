@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
+#include "cuda/device/points.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/device/sums.cuh"
-#include "cuda/launch/points.cuh"
 #include "plan/weight_term.hpp"
 
 namespace monge::cuda {

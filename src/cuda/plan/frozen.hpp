@@ -1,7 +1,7 @@
 // Kernels on points for a plan with frozen potentials: for products, and for derivatives by weights and points.
 #pragma once
-#include "cuda/entropic/update.hpp"
 #include "cuda/launch/arguments.hpp"
+#include "cuda/sweep/update.hpp"
 
 namespace monge::cuda {
 

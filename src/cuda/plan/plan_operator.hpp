@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "cuda/entropic/problem.hpp"
 #include "cuda/plan/entry_product.hpp"
+#include "cuda/plan/problem.hpp"
 #include "cuda/plan/select.hpp"
-#include "plan/plan_operator.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge::cuda {
 

@@ -1,7 +1,7 @@
 #include "cuda/plan/select.hpp"
 
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/queue.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/plan/select.cuh"
 #include "cuda/runtime/check.hpp"
 

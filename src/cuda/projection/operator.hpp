@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "cuda/runtime/runtime.hpp"
-#include "projection/projection_operator.hpp"
+#include "seam/projection_operator.hpp"
 
 namespace monge::cuda {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/regularized/quadratic.cuh"
 #include "cuda/runtime/check.hpp"
 

@@ -23,8 +23,8 @@
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/ptx.cuh"
 #include "cuda/device/scan.cuh"
+#include "cuda/geometry/regularized_matrix.cuh"
 #include "cuda/regularized/quadratic.hpp"
-#include "cuda/regularized/regularized_matrix.cuh"
 
 namespace monge::cuda {
 

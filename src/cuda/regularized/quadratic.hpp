@@ -2,7 +2,7 @@
 // (cuda/regularized/quadratic.cuh).
 #pragma once
 #include "cuda/regularized/regularized_entries.hpp"
-#include "regularized/quadratic_operator.hpp"
+#include "seam/quadratic_operator.hpp"
 
 namespace monge::cuda {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/vectors/kernels.hpp"
 
 namespace monge::cuda {

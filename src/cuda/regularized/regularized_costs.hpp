@@ -6,9 +6,9 @@
 
 #include "cuda/geometry/cost_survey.hpp"
 #include "cuda/geometry/costs.hpp"
+#include "cuda/launch/transfer.hpp"
 #include "cuda/regularized/regularized_entries.hpp"
-#include "cuda/transfer.hpp"
-#include "regularized/regularized_operator.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::cuda {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/regularized/regularized_entries.cuh"
 #include "cuda/runtime/check.hpp"
 

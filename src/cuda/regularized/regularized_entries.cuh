@@ -17,8 +17,8 @@
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
+#include "cuda/geometry/regularized_matrix.cuh"
 #include "cuda/regularized/regularized_entries.hpp"
-#include "cuda/regularized/regularized_matrix.cuh"
 #include "regularized/splitting_rule.hpp"
 
 namespace monge::cuda {

@@ -2,41 +2,16 @@
 // (cuda/regularized/regularized_entries.cuh).
 #pragma once
 #include "core/host_device.hpp"
+#include "cuda/geometry/regularized_matrix.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
 #include "cuda/plan/select.hpp"
-#include "regularized/regularized_operator.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::cuda {
 
-/// Points in place of a cost matrix: S_ij = base_i + base_j + factor score_ij.
-struct RegularizedPoints {
-  double* coordinates[2] = {};  // Coordinates of rows and columns, [coordinate][point].
-  double* base[2] = {};
-  int dimension = 0;
-  ScoreForm form = ScoreForm::products;
-  double p = 2;  // For distances.
-  double factor = 1;
-};
 /// out[k][i] = coordinate k of point i.
 void turn_points(Operand const& points, int size, double* out, cudaStream_t stream);
-
-/// The caller's matrices, and the numbers that turn costs into costs inside: S_ij = (C_ij - least) / range + l1 W_ij,
-/// +infinity for a forbidden pair.
-struct RegularizedMatrix {
-  int rows = 0, columns = 0;
-  StoredCosts cost = {};                   // Null data: points instead. `least` is 0 until the survey.
-  RegularizedPoints points = {};           // Used without a cost matrix.
-  StridedView l1_weights = {}, mask = {};  // Null data: not given.
-  double inverse_range = 1;
-  double l1 = 0;
-};
-
-/// An order of rows: place k holds row row[k] of the problem, or padding if row[k] is negative.
-struct RowOrder {
-  int size = 0;
-  int const* row = nullptr;  // Null: the order of the problem.
-};
 
 struct PackCostsArguments {
   RegularizedMatrix matrix;

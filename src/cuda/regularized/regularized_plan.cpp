@@ -1,7 +1,7 @@
 #include "cuda/regularized/regularized_plan.hpp"
 
 #include "core/require.hpp"
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/vectors/kernels.hpp"
 
 namespace monge::cuda {

@@ -5,9 +5,9 @@
 
 #include <monge/error.hpp>
 
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/regularized/splitting.cuh"
 #include "cuda/runtime/check.hpp"
 

@@ -7,7 +7,7 @@
 #include "core/host_device.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
-#include "regularized/regularized_operator.hpp"
+#include "seam/regularized_operator.hpp"
 
 namespace monge::cuda {
 

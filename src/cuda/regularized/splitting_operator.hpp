@@ -5,10 +5,10 @@
 #include <optional>
 #include <span>
 
-#include "backend/backend.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/regularized/regularized_plan.hpp"
 #include "cuda/regularized/splitting.hpp"
+#include "seam/backend.hpp"
 
 namespace monge::cuda {
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/regularized/splitting.hpp"
 #include "cuda/regularized/splitting_resident.cuh"
 #include "cuda/runtime/check.hpp"

@@ -8,8 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
-#include "backend/ranks.hpp"
 #include "cuda/runtime/nccl.hpp"
+#include "ranks/ranks.hpp"
 
 namespace monge::cuda {
 

@@ -12,7 +12,7 @@
 #include <algorithm>
 
 #include "cuda/device/grid.cuh"
-#include "cuda/launch/points.cuh"
+#include "cuda/device/points.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {

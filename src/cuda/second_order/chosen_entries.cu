@@ -5,7 +5,7 @@
 
 #include <cub/device/device_radix_sort.cuh>
 
-#include "cuda/launch/points.cuh"
+#include "cuda/device/points.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {

@@ -3,8 +3,8 @@
 #pragma once
 #include <cstdint>
 
+#include "cuda/launch/transfer.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "cuda/transfer.hpp"
 
 namespace monge::cuda {
 

@@ -3,8 +3,8 @@
 #include "cuda/second_order/chebyshev.hpp"
 #include "cuda/second_order/chosen_entries.hpp"
 #include "cuda/vectors/vectors.hpp"
-#include "plan/plan_operator.hpp"
-#include "second_order/entry_solver.hpp"
+#include "seam/entry_solver.hpp"
+#include "seam/plan_operator.hpp"
 
 namespace monge::cuda {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/points.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
-#include "cuda/launch/points.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {

@@ -1,8 +1,8 @@
 // Kernels on float64 vectors (cuda/vectors/kernels.cu).
 #pragma once
-#include "backend/vectors.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
+#include "seam/vectors.hpp"
 
 namespace monge::cuda {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "cuda/geometry/costs.hpp"
+#include "cuda/launch/sizes.hpp"
 #include "cuda/vectors/kernels.hpp"
 
 namespace monge::cuda {

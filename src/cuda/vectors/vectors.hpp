@@ -1,8 +1,8 @@
 // Vectors in device memory.
 #pragma once
-#include "backend/vectors.hpp"
+#include "cuda/launch/transfer.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "cuda/transfer.hpp"
+#include "seam/vectors.hpp"
 
 namespace monge::cuda {
 

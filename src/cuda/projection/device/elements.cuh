@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "cuda/projection/launch/launch.hpp"
+#include "cuda/projection/device/arguments.hpp"
 
 namespace monge::cuda {
 

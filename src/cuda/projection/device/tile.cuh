@@ -14,7 +14,7 @@
 // all of them in the same order, and each goes on with its own copy.
 #pragma once
 #include "cuda/device/ptx.cuh"
-#include "cuda/projection/launch/launch.hpp"
+#include "cuda/projection/device/arguments.hpp"
 
 namespace monge::cuda {
 

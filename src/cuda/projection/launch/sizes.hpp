@@ -1,6 +1,6 @@
 // The functions of each tile size, for matrices of up to size x size; each size is a translation unit of its own.
 #pragma once
-#include "cuda/projection/launch/launch.hpp"
+#include "cuda/projection/device/arguments.hpp"
 
 namespace monge::cuda {
 

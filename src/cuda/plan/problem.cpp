@@ -1,0 +1,287 @@
+#include "cuda/plan/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "core/evaluation.hpp"
+#include "cuda/sweep/joined_sums.hpp"
+
+namespace monge::cuda {
+
+double mean_over_least(std::vector<double> const& masses) {
+  double total = 0, least = std::numeric_limits<double>::infinity(), count = 0;
+  for (double const mass : masses) {
+    if (mass <= 0) continue;
+    total += mass;
+    least = std::min(least, mass);
+    count += 1;
+  }
+  return count > 0 ? total / count / least : 1;
+}
+
+Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue)
+    : device_(runtime, 2 * static_cast<std::int64_t>(weight.size())) {
+  set(*runtime, std::move(weight), queue);
+}
+
+void Weights::set(Runtime const& runtime, std::vector<double> weight, Queue const& queue) {
+  host_ = std::move(weight);
+  total_ = std::accumulate(host_.begin(), host_.end(), 0.0);
+  has_idle_points_ = std::find(host_.begin(), host_.end(), 0.0) != host_.end();
+  mean_over_least_ = cuda::mean_over_least(host_);
+  upload(runtime, host_.data(), device_.data(), device_.bytes() / 2, queue);
+  log_weights({static_cast<int>(host_.size()), device_.data(), device_.data() + host_.size()}, queue);
+}
+
+Logits::Logits(SharedRuntime const& runtime, int padded_size, DataType scalar)
+    : values(runtime, padded_size * size_of(scalar)), factors(runtime, scalar == DataType::float32 ? padded_size : 0) {}
+
+PackedSide Problem::side(Side side) const {
+  Weights const& weight = *weights[side_index(side)];
+  return {costs->size(side),   costs->padded_size(side), costs->scalar(),    weight.weight(),
+          weight.log_weight(), costs->norm(side),        costs->shift(side), penalties.of(side)};
+}
+
+SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation) {
+  return {eps,
+          eps * std::numbers::ln2,
+          std::numbers::log2e / eps,
+          relaxation,
+          {potentials[0].typical, potentials[1].typical}};
+}
+
+Transform transform_logits(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+  SharedRuntime const& runtime = problem.runtime;
+  Side const other = opposite(side);
+  PackedSide const columns = problem.side(other);
+  Transform result;
+  result.parameters = DeviceArray<SweepParameters>(runtime, 1);
+  result.logits = Logits(runtime, columns.padded_size, columns.scalar);
+  LogitArguments logits{parameters_for(potentials, eps, 1.0), result.parameters.data(), {}};
+  logits.side[side_index(other)] = {columns, potentials[side_index(other)].data(), result.logits.arrays()};
+  make_logits(logits, runtime->stream());
+  return result;
+}
+
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+  SharedRuntime const& runtime = problem.runtime;
+  cudaStream_t const stream = runtime->stream();
+  PackedSide const rows = problem.side(side);
+  Transform result = transform_logits(problem, side, potentials, eps);
+
+  Costs::SumPass pass = problem.costs->sum_pass(side, Pass::softmin);
+  DeviceArray<unsigned char> const partials(runtime, pass.size() * 2 * size_of(rows.scalar));
+  pass.arguments.logits = result.logits.values.data();
+  pass.arguments.factors = result.logits.factors.data();
+  pass.arguments.parameters = result.parameters.data();
+  pass.arguments.partials = partials.data();
+  if (pass.ranks) pass.ranks->meet();
+  pass.launch(stream, stream);
+
+  for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
+    *array = DeviceArray<double>(runtime, rows.size);
+  softmin_values({side_index(side), rows, partials.data(), nullptr, pass.work(), result.parameters.data()},
+                 {result.plus.data(), result.reference.data(), result.sum.data()}, stream);
+  return result;
+}
+
+namespace {
+
+/// Parameters and logits of both sides in double, for kernels that take each entry once.
+struct EntryLogits {
+  SweepParameters* parameters = nullptr;
+  double* of[2] = {};
+
+  void make(PackedSide const (&points)[2], Potentials const& potentials, double eps, Queue const& queue) const {
+    make_logits({parameters_for(potentials, eps, 1.0),
+                 parameters,
+                 {{points[0], potentials[0].data(), {of[0]}}, {points[1], potentials[1].data(), {of[1]}}}},
+                queue);
+  }
+};
+
+std::int64_t product(int count, int stride) {
+  return static_cast<std::int64_t>(count) * stride;
+}
+
+/// Sums of points that several ranks have computed.
+class RankSums {
+ public:
+  RankSums(DeviceRanks const* ranks, cudaStream_t stream) : ranks_(ranks), stream_(stream) {}
+  /// The sizes of the arrays of all ranks; 0 where one rank has computed all.
+  std::int64_t size_of_own(RankShare const& share) const { return ranks_ ? share.all : 0; }
+  std::int64_t size_of_all(int padded) const { return ranks_ ? product(ranks_->size(), padded) : 0; }
+  /// Each rank has the parts of its own points: gathers their sums.
+  PointParts own(PointParts const& parts, RankShare const& share, double* all) const {
+    return gathered(parts, share.count, share.each, all, 1);
+  }
+  /// Each rank has some parts of all points: gathers their sums, one part a rank.
+  PointParts all(PointParts const& parts, int padded, double* all) const {
+    return gathered(parts, padded, padded, all, ranks_ ? ranks_->size() : 1);
+  }
+
+ private:
+  PointParts gathered(PointParts const& parts, int size, int each, double* all, int count) const {
+    if (!ranks_) return parts;
+    if (size > 0)
+      join_parts<double>({parts.data, parts.stride, parts.count, size, all + product(ranks_->rank(), each)}, stream_);
+    ranks_->gather(all, product(each, sizeof(double)), stream_);
+    return {all, each, count};
+  }
+
+  DeviceRanks const* ranks_;
+  cudaStream_t stream_;
+};
+
+/// From one read of a cost matrix.
+void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out, Queue const& queue) {
+  FusedEvaluationArguments& pass = evaluation.arguments;
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  int const lines = side_index(evaluation.lines), places = 1 - lines;
+  RankShare const share = problem.costs->rows_of_rank(evaluation.lines);
+  RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
+  EntryLogits logits;
+  double *all_lines = nullptr, *all_sums = nullptr, *all_costs = nullptr;
+  DeviceArray<unsigned char> const memory = allocate_parts(
+      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
+      Part{logits.of[1], points[1].padded_size}, Part{pass.line_sums, product(pass.plan.strips, pass.line_stride)},
+      Part{pass.place_sums, product(pass.plan.groups, pass.place_stride)},
+      Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)}, Part{all_lines, ranks.size_of_own(share)},
+      Part{all_sums, ranks.size_of_all(pass.place_stride)}, Part{all_costs, ranks.size_of_all(pass.place_stride)});
+  logits.make(points, potentials, eps, queue);
+  pass.parameters = logits.parameters;
+  pass.line_logits = logits.of[lines] + share.first;
+  pass.place_logits = logits.of[places];
+  if (share.count > 0) launch_fused_evaluation(pass, queue);
+
+  int const groups = share.count > 0 ? pass.plan.groups : 0;
+  JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
+  sums.marginals[lines] = ranks.own({pass.line_sums, pass.line_stride, pass.plan.strips}, share, all_lines);
+  sums.marginals[places] = ranks.all({pass.place_sums, pass.place_stride, groups}, pass.place_stride, all_sums);
+  sums.costs[places] = ranks.all({pass.place_costs, pass.place_stride, groups}, pass.place_stride, all_costs);
+  sum_plan(sums, queue);
+}
+
+/// From one computation of the scores of points.
+void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out, Queue const& queue) {
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  RankShare const share = problem.costs->rows_of_rank(Side::rows);
+  RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
+  int const strides[2] = {share.count, points[1].padded_size};
+  int const row_parts = pass.plan.column_groups, column_parts = share.count > 0 ? pass.plan.row_groups : 0;
+  EntryLogits logits;
+  double *all_rows = nullptr, *all_costs = nullptr, *all_columns = nullptr;
+  DeviceArray<unsigned char> const memory = allocate_parts(
+      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
+      Part{logits.of[1], points[1].padded_size}, Part{pass.row_sums, product(row_parts, strides[0])},
+      Part{pass.row_costs, product(row_parts, strides[0])}, Part{pass.column_sums, product(column_parts, strides[1])},
+      Part{all_rows, ranks.size_of_own(share)}, Part{all_costs, ranks.size_of_own(share)},
+      Part{all_columns, ranks.size_of_all(strides[1])});
+  logits.make(points, potentials, eps, queue);
+  pass.parameters = logits.parameters;
+  pass.row_logits = logits.of[0] + share.first;
+  pass.column_logits = logits.of[1];
+  if (share.count > 0) launch_tile_evaluation(pass, queue);
+
+  JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
+  sums.marginals[0] = ranks.own({pass.row_sums, strides[0], row_parts}, share, all_rows);
+  // The columns of a self problem have the sums of the rows, to the last bit.
+  sums.marginals[1] = problem.is_self
+                          ? sums.marginals[0]
+                          : ranks.all({pass.column_sums, strides[1], column_parts}, strides[1], all_columns);
+  sums.costs[0] = ranks.own({pass.row_costs, strides[0], row_parts}, share, all_costs);
+  sum_plan(sums, queue);
+}
+
+/// In float, from a softmin pass for each side: entries need references.
+void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+                        Queue const& queue) {
+  SharedRuntime const& runtime = problem.runtime;
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  std::int64_t const scalar = size_of(problem.costs->scalar());
+  Costs::SumPass passes[2] = {problem.costs->sum_pass(Side::rows, Pass::moments),
+                              problem.costs->sum_pass(Side::columns, Pass::softmin)};
+  bool const is_self = problem.is_self;  // The columns then have the sums of the rows.
+  auto const parts = [&](int s) { return is_self && s == 1 ? 0 : passes[s].size(); };
+  Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
+                            {runtime, points[1].padded_size, points[1].scalar}};
+  SweepParameters* parameters = nullptr;
+  double* moments = nullptr;
+  unsigned char* partials[2] = {};
+  DeviceArray<unsigned char> const memory =
+      allocate_parts(runtime, Part{parameters, 1}, Part{moments, parts(0)}, Part{partials[0], parts(0) * 2 * scalar},
+                     Part{partials[1], parts(1) * 2 * scalar});
+
+  make_logits(
+      {parameters_for(potentials, eps, 1.0),
+       parameters,
+       {{points[0], potentials[0].data(), logits[0].arrays()}, {points[1], potentials[1].data(), logits[1].arrays()}}},
+      queue);
+  PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
+  for (Side const side : kSides) {
+    int const s = side_index(side);
+    if (is_self && side == Side::columns) {
+      arguments.sums[s] = arguments.sums[0];
+      arguments.sums[s].moments = nullptr;
+      continue;
+    }
+    PassArguments& pass = passes[s].arguments;
+    pass.logits = logits[1 - s].values.data();
+    pass.factors = logits[1 - s].factors.data();
+    pass.parameters = parameters;
+    pass.partials = partials[s];
+    if (side == Side::rows) pass.moments = moments;
+    passes[s].launch(queue, runtime->stream());
+    arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].work(), parameters};
+  }
+  sum_plan(arguments, queue);
+}
+
+}  // namespace
+
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+              Queue const& queue) {
+  if (DeviceRanks const* const ranks = problem.costs->sharing_ranks()) ranks->meet();
+  if (auto const matrix = problem.costs->fused_evaluation())
+    return sum_plan(problem, *matrix, potentials, eps, out, queue);
+  if (auto const points = problem.costs->tile_evaluation())
+    return sum_plan(problem, *points, potentials, eps, out, queue);
+  sum_plan_in_passes(problem, potentials, eps, out, queue);
+}
+
+std::int64_t plan_sum_count(Problem const& problem) {
+  return plan_sum_parts(problem.size(Side::rows)) + plan_sum_parts(problem.size(Side::columns));
+}
+
+Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps) {
+  std::size_t const row_parts = static_cast<std::size_t>(plan_sum_parts(problem.size(Side::rows)));
+  PlanSums total[2];
+  for (std::size_t k = 0; k < parts.size(); ++k) total[k < row_parts ? 0 : 1].add(parts[k]);
+  return evaluate_plan(eps, total[0].side, total[1].side, total[0].costs.value() + total[1].costs.value());
+}
+
+Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals) {
+  DeviceArray<PlanSums> const parts(problem.runtime, plan_sum_count(problem));
+  sum_plan(problem, potentials, eps, {parts.data(), marginals}, problem.runtime->stream());
+  return evaluation_of(problem, download(*problem.runtime, parts.data(), parts.size()), eps);
+}
+
+void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,
+                     MutableVectorView out) {
+  cudaStream_t const stream = problem.runtime->stream();
+  DeviceArray<double> const chosen(problem.runtime, idle ? potential.size() : 0);
+  if (idle)
+    choose_idle(problem.side(side), potential.data(), idle->plus.data(), idle->parameters.data(), chosen.data(),
+                stream);
+  Output output(problem.runtime, out);
+  store_vector(output.view(), potential.size(), 1, idle ? chosen.data() : potential.data(), problem.costs->shift(side),
+               stream);
+  output.finish();
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,119 @@
+// Sums over points for the values of a plan. Each block sums one part of a side.
+#include "cuda/sweep/plan_sums.hpp"
+
+#include <array>
+#include <bit>
+
+#include "cuda/device/source.cuh"
+#include "cuda/device/sums.cuh"
+#include "cuda/sweep/potential.cuh"
+
+namespace monge::cuda {
+namespace {
+
+inline constexpr int kSumThreads = 256;
+inline constexpr int kMostSumParts = 64;
+
+/// One point's terms.
+struct PlanPoint {
+  double marginal, cost;
+};
+
+/// From a softmin pass in float for each side; the pass over the rows also has moments.
+struct SoftminPoints {
+  using Arguments = PlanSumsArguments;
+  static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
+    return arguments.sums[side].points;
+  }
+  static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
+    SumArguments const& sums = arguments.sums[side];
+    SweepParameters const& parameters = *sums.parameters;
+    double const weight = sums.points.weight[i], norm = sums.points.norm[i];
+    float reference;
+    double sum;
+    join_slots<float>(sums, i, reference, sum);
+    double const plus = softmin_value(norm, parameters, sums.side, reference, sum);
+    double const marginal = weight > 0 ? weight * exp((arguments.potential[side][i] - plus) / parameters.eps) : 0.0;
+    if (marginal == 0) return {0, 0};
+    // An infinite marginal must not meet a norm of 0.
+    if (!sums.moments) return {marginal, norm == 0 ? 0.0 : norm * marginal};
+    double const mean = join_moments(sums, i, reference) / sum;
+    return {marginal, marginal * (norm - parameters.eps_ln2 * mean)};
+  }
+};
+
+/// From partial sums of entries in double.
+struct JoinedPoints {
+  using Arguments = JoinedSumsArguments;
+  static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
+    return arguments.points[side];
+  }
+  static __device__ __forceinline__ double total(PointParts const& parts, int i) {
+    double sum = 0;
+#pragma unroll 16
+    for (int k = 0; k < parts.count; ++k) sum += parts.data[k * parts.stride + i];
+    return sum;
+  }
+  static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
+    double const marginal = total(arguments.marginals[side], i), norm = arguments.points[side].norm[i];
+    // An infinite marginal must not meet a norm of 0.
+    return {marginal, total(arguments.costs[side], i) + (norm == 0 ? 0.0 : norm * marginal)};
+  }
+};
+
+__host__ __device__ constexpr int sum_parts(int size) {
+  int const full = (size - 1) / kSumThreads + 1;
+  return full < kMostSumParts ? full : kMostSumParts;
+}
+
+/// A block sums a part of a side. Each thread sums some points; the sums of the threads are joined in a fixed order.
+template <class Points, class Source>
+__global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
+  using Numbers = std::array<double, sizeof(PlanSums) / sizeof(double)>;
+  Share<typename Points::Arguments> const share = share_of(source);
+  auto const& arguments = share.arguments;
+  int const row_parts = sum_parts(Points::points(arguments, 0).size), thread = static_cast<int>(threadIdx.x);
+  int const side = share.block < row_parts ? 0 : 1, part = side == 0 ? share.block : share.block - row_parts;
+  PackedSide const& points = Points::points(arguments, side);
+  double* const marginals = arguments.out.marginals.side[side];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  PlanSums mine;
+  for (int i = part * kSumThreads + thread; i < points.size; i += sum_parts(points.size) * kSumThreads) {
+    PlanPoint const point = Points::point(arguments, side, i);
+    if (marginals) marginals[i] = point.marginal;
+    mine.side.add(points.weight[i], point.marginal, arguments.potential[side][i], points.shift[i], points.penalty);
+    mine.costs.add(point.cost);
+  }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    Numbers other = std::bit_cast<Numbers>(mine);
+    for (double& number : other) number = __shfl_down_sync(0xffffffffu, number, static_cast<unsigned>(distance));
+    mine.add(std::bit_cast<PlanSums>(other));
+  }
+  __shared__ Numbers warps[kSumThreads / 32];
+  if (thread % 32 == 0) warps[thread / 32] = std::bit_cast<Numbers>(mine);
+  __syncthreads();
+  if (thread > 0) return;
+  for (int w = 1; w < kSumThreads / 32; ++w) mine.add(std::bit_cast<PlanSums>(warps[w]));
+  arguments.out.parts[share.block] = mine;
+}
+
+}  // namespace
+
+int plan_sum_parts(int size) {
+  return sum_parts(size);
+}
+
+void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
+  using Sum = Kernel<PlanSumsArguments>;
+  int const parts = sum_parts(arguments.sums[0].points.size) + sum_parts(arguments.sums[1].points.size);
+  queue.launch(Sum{sum_plan_kernel<SoftminPoints>, sum_plan_kernel<SoftminPoints>}, {parts, kSumThreads}, arguments);
+}
+
+void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue) {
+  int const parts = sum_parts(arguments.points[0].size) + sum_parts(arguments.points[1].size);
+  queue.launch(Kernel<JoinedSumsArguments>{sum_plan_kernel<JoinedPoints>, sum_plan_kernel<JoinedPoints>},
+               {parts, kSumThreads}, arguments);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,127 @@
+// The hard minimum is the largest entry in a row of a plan. In the operator's gauge, C_ij = C'_ij + s_i + t_j, take
+// f' = 0, g'_j = g_j - t_j - G with G = max_j (g_j - t_j), weights 1 and eps = unit log2(e). Then
+//
+//   log2 P_ij = (g'_j - C'_ij) / unit      and      C_ij - g_j = s_i - G - unit log2 P_ij.
+//
+// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, or 2^-1020
+// if that is more, so entries stay within 2^-256 and 2^256, and the normalisation of rows, which adds log2 m to their
+// logarithms before these are compared, costs no digits. The unit is a power of two, so dividing costs by it does not
+// round.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <utility>
+
+#include <monge/c_transform.hpp>
+
+#include "core/compensated_sum.hpp"
+#include "core/out_of_memory.hpp"
+#include "entropic/input.hpp"
+#include "exact/hard_transform.hpp"
+#include "geometry/validation.hpp"
+#include "seam/values.hpp"
+
+namespace monge {
+namespace {
+
+std::vector<double> filled(std::int64_t size, double value) {
+  return std::vector<double>(static_cast<std::size_t>(size), value);
+}
+
+double unit_of(double range) {
+  require(std::isfinite(range), "costs: are up to {} above the least; must be finite", range);
+  constexpr double kLeast = 0x1p-1020;  // Its reciprocal is finite, times a score too.
+  return range > 0 ? std::max(std::exp2(std::ceil(std::log2(range)) - 8), kLeast) : 1.0;
+}
+
+}  // namespace
+
+HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights)
+    : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})) {
+  // A new operator starts at f' = g' = 0, which is (s, t) for the user.
+  shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
+  shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
+  entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
+}
+
+std::vector<double> HardTransform::nearest(Side side, std::vector<double> potential, MutableIndexView indices) {
+  VectorOperations const& vectors = entropic_->vectors();
+  bool const by_rows = side == Side::rows;
+  std::vector<double> const& own = by_rows ? shift_of_rows_ : shift_of_columns_;
+  std::vector<double> const& others = by_rows ? shift_of_columns_ : shift_of_rows_;
+  std::transform(potential.begin(), potential.end(), others.begin(), potential.begin(), std::minus<>());
+  auto const [lowest, highest] = std::minmax_element(potential.begin(), potential.end());
+  double const range = *highest - *lowest, top = *highest;
+  for (double& value : potential) value -= top;
+  vectors.read(potential, entropic_->potential(opposite(side)));
+  vectors.read(filled(entropic_->size(side), 0), entropic_->potential(side));
+
+  double const bound = entropic_->cost_size().centred_bound + range;
+  double const unit = unit_of(bound);
+  rounding_ = bound > 0 ? 0x1p-50 * std::max(bound, 0x1p7 * unit) : 0;
+  std::int64_t const size = entropic_->size(side), k = indices.columns;
+  std::vector<double> largest = filled(size * k, 0);
+  entropic_->plan(unit * std::numbers::log2e)->top_k(side, indices, {largest.data(), size, k});
+  std::vector<double> result(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = own[i] - top - unit * std::log2(largest[i * static_cast<std::size_t>(k)]);
+  return result;
+}
+
+namespace {
+
+/// Onto `side`: out_i = min_j C_ij - given_j.
+void transform_onto(Side side, Context const& context, Geometry const& geometry, char const* given_name,
+                    VectorView given, char const* out_name, MutableVectorView out, MutableIndexView argmin) {
+  auto const inputs = [&](Digests& inputs) {
+    inputs.add(geometry);
+    inputs.add(given_name, given);
+  };
+  in_step(context, side == Side::rows ? "c_transform" : "c_transform_transpose", inputs, [&] {
+    validate(geometry, context.device());
+    Shape const shape = shape_of(geometry);
+    bool const by_rows = side == Side::rows;
+    std::int64_t const size = by_rows ? shape.rows : shape.columns, others = by_rows ? shape.columns : shape.rows;
+    Backend const& backend = backend_of(context);
+    std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
+    validate_vector(out_name, out, size, context.device());
+    validate_indices("argmin", argmin, size, 1, context.device());
+    HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)});
+    std::vector<double> const result = transform.nearest(side, std::move(potential), argmin);
+    std::unique_ptr<Vector> const vector = transform.vectors().make(side);
+    transform.vectors().read(result, *vector);
+    transform.vectors().write(*vector, out);
+  });
+}
+
+}  // namespace
+
+void c_transform(Context const& context, Geometry const& geometry, VectorView g, MutableVectorView f,
+                 MutableIndexView argmin) {
+  transform_onto(Side::rows, context, geometry, "g", g, "f", f, argmin);
+}
+
+void c_transform_transpose(Context const& context, Geometry const& geometry, VectorView f, MutableVectorView g,
+                           MutableIndexView argmin) {
+  transform_onto(Side::columns, context, geometry, "f", f, "g", g, argmin);
+}
+
+double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g) try {
+  Backend const& backend = backend_of(context);
+  ValidMarginals const marginals =
+      with_equal_totals(read_marginals(backend, {}, a, b, f.size(), g.size()), {.tolerance = 0});
+  CompensatedSum sum;
+  auto const add = [&](char const* field, VectorView potential, std::vector<double> const& weight) {
+    std::vector<double> const values =
+        read_values(field, backend, potential, potential.size(), kFinite, "potentials must be");
+    for (std::size_t i = 0; i < values.size(); ++i) sum.add(weight[i] * values[i]);
+  };
+  add("f", f, marginals.a);
+  add("g", g, marginals.b);
+  return sum.value();
+} catch (std::bad_alloc const&) {
+  throw_out_of_memory("semi_dual_value");
+}
+
+}  // namespace monge

@@ -1,0 +1,32 @@
+// Pairs of least cost less a potential: the c-transform and its nearest neighbours, in float64 by one pass over all
+// pairs.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "seam/backend.hpp"
+
+namespace monge {
+
+class HardTransform {
+ public:
+  /// A point takes part if its weight is positive, whatever the weight. Throws Error as c_transform() does.
+  HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights);
+
+  /// For each i of `side` the j with the least C_ij - potential_j, in this order: size(side) x k, k = indices.columns.
+  /// Forbidden pairs come last. Returns the least values. Where i has no weight, j is 0 .. k - 1 and the value is
+  /// undefined.
+  std::vector<double> nearest(Side side, std::vector<double> potential, MutableIndexView indices);
+
+  /// The rounding of a C_ij - potential_j in the last pass. It decides which j are taken, and in which order.
+  double rounding() const { return rounding_; }
+
+  VectorOperations const& vectors() const { return entropic_->vectors(); }
+
+ private:
+  std::unique_ptr<EntropicOperator> entropic_;
+  std::vector<double> shift_of_rows_, shift_of_columns_;
+  double rounding_ = 0;
+};
+
+}  // namespace monge
