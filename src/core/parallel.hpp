@@ -48,8 +48,9 @@ class Failures {
 /// on_team() for a function pointer.
 void call_on_team(int threads, void (*work)(void const* data, int thread, int size), void const* data);
 
-/// Calls work(thread, size) on each thread of a team of `size` <= max(threads, 1), which may wait for each other at an
-/// OpenMP barrier. `work` must not throw. Throws out_of_memory where the system starts no further thread.
+/// Calls work(thread, size) on each thread of a team of `size` <= max(threads, 1). Threads of a team of several may
+/// wait for each other at an OpenMP barrier; for a team of one it would be the barrier of an outer team. `work` must
+/// not throw. Throws out_of_memory where the system starts no further thread.
 template <class Work>
 void on_team(int threads, Work const& work) {
   auto const call = [](void const* data, int thread, int size) { (*static_cast<Work const*>(data))(thread, size); };

@@ -212,7 +212,9 @@ void SplittingOperator<T>::iterate(int count) {
     };
     auto const for_each = [&](std::int64_t items, auto const& work) {
       for_own(items, work);
+      if (size > 1) {
 #pragma omp barrier
+      }
     };
     SplittingPass<T> pass = plain;
     double alpha = first_alpha;  // The same in each thread.
