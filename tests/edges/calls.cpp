@@ -158,6 +158,31 @@ void add_regularized(std::vector<PublicCall>& calls) {
     static double const slopes[] = {0, 0, 1e-6, 0.1, 1e-3, 1};
     terms.slopes = {slopes, 3, 2};
   });
+  // Problems that take one thread each, side by side, with unequal numbers of iterations.
+  calls.push_back({"regularized_batch",
+                   [](Context const& context) {
+                     std::vector<Problem> problems;
+                     std::vector<std::vector<std::int64_t>> groups;
+                     for (std::int64_t const n : {12, 30, 50}) {
+                       problems.push_back(make_problem({.n = n, .m = 20, .d = 2, .costs = Costs::distances}));
+                       groups.push_back(indices(n * 20));
+                       for (std::size_t k = 0; k < groups.back().size(); ++k)
+                         groups.back()[k] = static_cast<std::int64_t>(k % 5);
+                     }
+                     std::vector<RegularizedProblem> batch;
+                     for (std::size_t k = 0; k < problems.size(); ++k) {
+                       Regularizer terms{.group_lasso = 0.01};
+                       terms.pair_groups = {groups[k].data(), problems[k].n(), 20, 20};
+                       batch.push_back({problems[k].geometry(), problems[k].a, problems[k].b, terms});
+                     }
+                     batch.push_back({problems[0].geometry(), problems[0].a, problems[0].b, {.quadratic = 1}});
+                     Numbers all;
+                     for (RegularizedPlan const& plan :
+                          solve_regularized_batch(context, batch, {.tolerance = 1e-3, .iterations = 500}))
+                       append(all, of_report(plan));
+                     return all;
+                   },
+                   false});
   calls.push_back({"regularized_plan",
                    [problem = problem_with(Costs::points)](Context const& context) {
                      RegularizedPlan const plan =
