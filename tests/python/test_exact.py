@@ -583,3 +583,22 @@ def test_sparse_duplicates_are_added_and_empty_problems_are_errors() -> None:
         monge.emd([], [], sparse.csr_array([[1.0, 0], [np.nan, 1]]))
     with pytest.raises(TypeError, match="M: is sparse, of type csr_array; must be dense"):
         monge.solve(sparse.eye_array(3).tocsr(), reg=1.0)
+
+
+@pytest.mark.parametrize("how", [{}, {"mass": 0.5}, {"mass": 1e-30}, {"unbalanced": (0.4, 0.3)}])
+@pytest.mark.parametrize("n, m", [(8, 7), (380, 360)])
+def test_points_of_next_to_no_mass_change_nothing(n: int, m: int, how: dict) -> None:
+    random = np.random.default_rng(n)
+    M, x, y = random.uniform(0, 1, (n, m)), random.normal(size=(n, 3)), random.normal(size=(m, 3))
+    a, b = random.uniform(0.5, 1, n), random.uniform(0.5, 1, m)
+    M[0], x[0], a[0] = 1e15, 1e8, 0  # Padding.
+    a[1], b[0], b[1] = 1e-300, 1e-40, 0
+    a, b = a / a.sum(), b / b.sum()
+    few, some = a > 1e-30, b > 1e-30
+    for all_points, rest in (
+        (monge.solve_exact(M, a, b, **how), monge.solve_exact(M[few][:, some], a[few], b[some], **how)),
+        (monge.solve_exact_sample(x, y, a, b, **how), monge.solve_exact_sample(x[few], y[some], a[few], b[some], **how)),
+    ):
+        assert all_points.status == rest.status == "optimal"
+        assert float(all_points.value) == pytest.approx(float(rest.value), rel=1e-11)
+        assert all_points.report.dual == pytest.approx(float(rest.value), rel=1e-9)
