@@ -42,6 +42,12 @@ def test_importing_brings_no_framework_along():
     assert min(times) < 0.5  # 0.1 to 0.25 s on two busy cores; PyTorch alone takes over 1 s.
 
 
+def test_all_names_without_scikit_learn():
+    code = "import sys; sys.modules['sklearn'] = None; from monge import *; print('OTTransport' in dir(), solve.__name__)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "solve"]
+
+
 def imported(path, module, known):
     """The modules of the package that a file imports, at its top or within a function.
 
