@@ -86,7 +86,8 @@ class Plan {
 
   /// The derivatives of a function L(f, g) of the optimal potentials by the points and the weights, given dL/df (n) and
   /// dL/dg (m); one of them may be empty. Implicit differentiation, by one linear system. If both marginals are
-  /// constraints, L must not change with (f + t, g - t): sum dL/df = sum dL/dg. Otherwise throws invalid_argument.
+  /// constraints, L must not change with (f + t, g - t): sum dL/df = sum dL/dg. dL/df and dL/dg must be 0 at points
+  /// without mass: of weight 0, or with a marginal below 2.2e-308. Otherwise throws invalid_argument.
   LinearReport potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
                                    LinearOptions const& options = {}) const;
 

@@ -1,5 +1,6 @@
 // Vectors of an operator: in and out, sums, products.
 #include <cmath>
+#include <limits>
 
 #include "operators/cases.hpp"
 
@@ -144,13 +145,18 @@ TEST_P(Vectors, combine_may_overwrite_a_term) {
   }
 }
 
-TEST_P(Vectors, reciprocals_of_zeros_are_zeros) {
+// Those of denormal numbers may overflow.
+TEST_P(Vectors, reciprocals_of_zeros_and_denormal_numbers_are_zeros) {
+  constexpr double kLeast = std::numeric_limits<double>::min();
   std::vector<double> a = random(1);
   a[3] = a[kSize - 1] = 0;
+  a[4] = kLeast / 2;
+  a[5] = -5e-324;
+  a[6] = -kLeast;
   auto const u = of(a);
   vectors().reciprocal(*u, *u);
   std::vector<double> const actual = values(*u);
-  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(actual[i], a[i] == 0 ? 0 : 1 / a[i]) << i;
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(actual[i], std::abs(a[i]) < kLeast ? 0 : 1 / a[i]) << i;
 }
 
 TEST_P(Vectors, dots_are_sums_of_products) {
