@@ -46,7 +46,7 @@ std::string passes_text(Report const& report) {
                      report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
 }
 
-/// Which sweeps of a solve in precision auto were in float64, if any.
+/// Words that say which sweeps of a solve in precision auto were in float64, if any.
 std::string float64_text(Report const& report) {
   if (report.refinement_iterations == 0) return {};
   return report.refinement_iterations == report.iterations

@@ -398,7 +398,7 @@ void SinkhornPolicy::swept_on_ladder() {
   start_rung();
 }
 
-/// At the limit of the precision: goes on in float64 if the precision is automatic.
+/// Goes on in float64 at the limit of the precision, if the precision is automatic.
 void SinkhornPolicy::go_no_further() {
   if (!may_refine()) return end(Status::precision_limit);
   step_ = {.action = SinkhornAction::refine};

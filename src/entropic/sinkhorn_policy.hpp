@@ -81,7 +81,7 @@ class SinkhornPolicy {
 
  private:
   enum class Mode { sinkhorn, newton };
-  /// What the next certificate is to tell: how large rounding is, or whether it is the reason why the error stays.
+  /// The question to the next certificate: how large rounding is, or whether it is the reason why the error stays.
   enum class Doubt { none, rounding, stall };
   static constexpr int kManyPasses = 1 << 20;
 
@@ -156,7 +156,7 @@ class SinkhornPolicy {
   std::vector<Seen> seen_;  // Checks at the eps of the last sweep.
   bool on_trial_;           // Whether sweeps without the ladder are on trial.
   int rungs_ = 0;           // Rungs from the current eps down to options_.eps.
-  int top_rung_ = 0;        // Where the ladder begins.
+  int top_rung_ = 0;        // The rung at which the ladder begins.
   bool climbs_ = false;     // Whether a warm start goes up the ladder, until its error is small.
   int rung_end_ = 0;        // Iteration at which the rung ends, whatever its error.
   int ladder_end_ = 0;      // Iteration at which the ladder ends.

@@ -12,7 +12,7 @@ struct Solver::State {
   Context context;
   SolveOptions options;
   SinkhornProblem problem;
-  ValidMarginals given;   // As given; those of the problem have equal totals where its options need it.
+  ValidMarginals given;   // The caller's weights; those of the problem have equal totals where its options need it.
   bool prepared = false;  // The operator is made for problem.options.
   bool current = false;   // The operator has the present geometry and weights.
 

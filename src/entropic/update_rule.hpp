@@ -104,7 +104,8 @@ MONGE_HOST_DEVICE inline double best_translation(double penalty_a, double penalt
          of_b * b.least;
 }
 
-/// For best_translation(). Totals that agree to rounding count as equal: a large rho would amplify the difference.
+/// An argument of best_translation(). Totals that agree to rounding count as equal: a large rho would amplify their
+/// difference.
 inline double log_mass_ratio(double total_a, double total_b) {
   return std::fabs(total_a - total_b) <= 1e-12 * total_a ? 0.0 : std::log(total_a / total_b);
 }

@@ -31,7 +31,7 @@ std::vector<double> filled(std::int64_t size, double value) {
 
 double unit_of(double range) {
   require(std::isfinite(range), "costs: are up to {} above the least; must be finite", range);
-  constexpr double kLeast = 0x1p-1020;  // Its reciprocal is finite, times a score too.
+  constexpr double kLeast = 0x1p-1020;  // Its reciprocal is finite, and so is the product of this and a score.
   return range > 0 ? std::max(std::exp2(std::ceil(std::log2(range)) - 8), kLeast) : 1.0;
 }
 

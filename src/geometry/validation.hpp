@@ -15,7 +15,7 @@ template <class Choice>
 void check(char const* field, OneOf<Choice> choices, Choice value) {
   require(choices.contains(value), "{}: is {}; must be {}", field, static_cast<int>(value), choices.text());
 }
-/// For the lists of fields: checks each member against its field.
+/// A visitor of lists of fields, which checks each member against its field.
 inline constexpr auto kCheckField = [](auto const& field, auto const& value) {
   check(field.name, field.constraint, value);
 };

@@ -66,7 +66,7 @@ class Socket {
   int file_;
 };
 
-/// What rank 0 sends before the bytes of all ranks: which rank it has lost, if any.
+/// The header that rank 0 sends before the bytes of all ranks: the rank that it has lost, if any.
 struct Answer {
   Loss loss = Loss::none;
   int rank = 0;

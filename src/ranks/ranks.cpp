@@ -173,7 +173,7 @@ std::vector<T> Ranks::gathered(std::span<T const> mine) {
   return all;
 }
 
-/// For errors that all ranks find at the same time.
+/// Throws an error that all ranks find at the same time.
 void Ranks::fail(ErrorCode code, std::string const& message) {
   settled_ = true;
   throw Error(code, message);

@@ -61,7 +61,7 @@ class Digests {
 /// the other ranks.
 struct SharedItems {
   std::byte* data;
-  std::size_t stride, bytes;  // From item to item, and of an item.
+  std::size_t stride, bytes;  // Bytes from item to item, and of an item.
   std::span<std::int64_t const> edges;
 };
 
@@ -105,7 +105,7 @@ class Ranks {
   void exchange(std::span<SharedItems const> items);
   /// Precedes messages that the ranks send by other means. Throws on all ranks if one has left the call.
   void meet() { step(Stage::items, 0); }
-  /// After the failure of a message by other means, which the caller throws: no further message is sent.
+  /// Records that a message by other means has failed, which the caller throws: no further message is sent.
   void lose();
   /// Whether a message has failed.
   bool lost() const { return !broken_.empty(); }

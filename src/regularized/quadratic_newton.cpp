@@ -49,13 +49,14 @@ double rounded_residual(std::int64_t rows, std::int64_t columns) {
 class Damping {
  public:
   double value() const { return mu_; }
-  /// After a whole step whose rise was `ratio` of the model's. The first one after a refusal does not lessen it.
+  /// Adapts mu to a whole step whose rise was `ratio` of the model's. The first step after a refusal does not lessen
+  /// mu.
   void accepted(double ratio) {
     if (ratio > kGood && !was_refused_) mu_ = std::max(kLessDamping * mu_, kLeastDamping);
     if (ratio < kPoor) mu_ = std::min(kMoreDamping * mu_, kMostDamping);
     was_refused_ = false;
   }
-  /// After a whole step that was refused and a part of it that was accepted: newly active pairs make the curvature of
+  /// Adapts mu to a step that was refused as a whole and accepted in part: newly active pairs make the curvature of
   /// the dual 2 - ratio times the curvature of the model.
   void shortened(double ratio) {
     mu_ = std::min(std::sqrt(2 - ratio) * mu_, kMostDamping);

@@ -30,7 +30,7 @@ struct EntryProx {
     return {norm / (norm / shrink + threshold), hypentropy, width};
   }
 
-  /// For v >= 0.
+  /// The prox of v >= 0.
   MONGE_HOST_DEVICE T operator()(T v) const {
     if (hypentropy == 0 || v == 0) return v * shrink;
     // x / shrink + h asinh(x / beta) = v. With x = beta sinh(y) the left side is convex in y >= 0, so Newton's method

@@ -124,7 +124,7 @@ class RegularizedBackend {
       std::span<SplittingInput const> inputs) const = 0;
   /// Enqueues the iterations, then waits for the residuals.
   virtual void iterate(std::span<SplittingStep> steps) const = 0;
-  /// For a problem with a quadratic term alone, or with no term.
+  /// The operator of a problem with a quadratic term alone, or with no term.
   virtual std::unique_ptr<QuadraticOperator> quadratic_operator(
       std::shared_ptr<RegularizedCosts const> costs) const = 0;
 };

@@ -173,8 +173,8 @@ class SplittingOperator : public RegularizedOperator {
   using RegularizedOperator::RegularizedOperator;
   /// X = 0 and, with step = rho / (n + m), potentials phi_i = step m / (n + m), psi_j = step n / (n + m).
   virtual void start(double step) = 0;
-  /// After start(): replaces the parts of its state that are given. Waits. Throws invalid_argument if a row or a column
-  /// of the plan has a total that is not finite.
+  /// Replaces, after start(), the parts of its state that are given. Waits. Throws invalid_argument if a row or a
+  /// column of the plan has a total that is not finite.
   virtual void begin_from(SplittingStart const& from) = 0;
   /// Goes on with another step from the current X and u, v: phi and psi are scaled, and the sums that the recursion
   /// keeps are made anew.

@@ -82,7 +82,7 @@ class NewtonMethod {
   std::unique_ptr<EntrySolver> entries_;
   bool entries_are_old_ = true;
   std::unique_ptr<Vector> rows_, inverse_rows_, diagonal_;  // The system's k_a a', its inverse, and its diagonal
-  VectorPair scratch_, masses_;                             // For one expression at a time
+  VectorPair scratch_, masses_;                             // Memory for one expression at a time
 };
 
 }  // namespace monge

@@ -22,7 +22,7 @@ namespace {
 using Index = std::int64_t;
 using Matrix = Eigen::SparseMatrix<double, Eigen::ColMajor, Index>;
 
-/// Where each unknown stands in an order of elimination that makes little fill.
+/// The position of each unknown in an order of elimination that makes little fill.
 std::vector<Index> places_by_minimum_degree(Matrix const& upper) {
   Eigen::PermutationMatrix<Eigen::Dynamic, Eigen::Dynamic, Index> order;
   Eigen::AMDOrdering<Index>()(upper.selfadjointView<Eigen::Upper>(), order);
@@ -54,12 +54,12 @@ std::vector<Index> factor_counts(Matrix const& upper) {
 }  // namespace
 
 struct SparseFactor::State {
-  std::vector<Index> places;  // Where each unknown stands in the order of elimination.
+  std::vector<Index> places;  // The position of each unknown in the order of elimination.
   Matrix matrix;              // In this order, the upper triangle.
-  std::vector<Index> slots;   // Where the value of each unknown's diagonal, then of each pair, lies in the matrix.
+  std::vector<Index> slots;   // The index in `matrix` of each unknown's diagonal, then of each pair.
   std::vector<Index> counts;  // The nonzeros of each column of the factor.
   Eigen::SimplicialLDLT<Matrix, Eigen::Upper, Eigen::NaturalOrdering<Index>> factor;
-  bool has_memory = false;  // For the factor.
+  bool has_memory = false;  // Whether the factor has its memory.
   mutable Eigen::VectorXd solution;
 
   State(Index n, Index m, std::span<Index const> rows, std::span<Index const> columns)

@@ -15,9 +15,9 @@ SparseHessian::SparseHessian(VectorOperations const& vectors, Marginals const& m
   for (Side const side : kSides) {
     std::vector<double> const& weights = side == Side::rows ? marginals.a : marginals.b;
     std::vector<std::int64_t>& points = points_[side_index(side)];
-    std::vector<std::int64_t>& places = places_[side_index(side)];
+    std::vector<std::int64_t>& unknowns = unknowns_[side_index(side)];
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      places.push_back(weights[i] > 0 ? std::ssize(points) : -1);
+      unknowns.push_back(weights[i] > 0 ? std::ssize(points) : -1);
       if (weights[i] > 0) points.push_back(static_cast<std::int64_t>(i));
     }
   }
@@ -26,8 +26,8 @@ SparseHessian::SparseHessian(VectorOperations const& vectors, Marginals const& m
 void SparseHessian::add_pair(std::int64_t i, std::int64_t j) {
   pairs_.rows.push_back(i);
   pairs_.columns.push_back(j);
-  of_unknowns_.rows.push_back(place(Side::rows, i));
-  of_unknowns_.columns.push_back(place(Side::columns, j));
+  of_unknowns_.rows.push_back(unknown(Side::rows, i));
+  of_unknowns_.columns.push_back(unknown(Side::columns, j));
 }
 
 /// Finds all of the largest entries unless a few rows hold most of them.
@@ -36,7 +36,7 @@ void SparseHessian::choose_pairs(PlanOperator& plan, std::int64_t count) {
   std::vector<LargeEntry> largest =
       largest_of_rows(plan, std::min(plan.size(Side::columns), static_cast<std::int64_t>(of_row)));
   std::erase_if(largest, [&](LargeEntry const& entry) {
-    return place(Side::rows, entry.i) <= 0 || place(Side::columns, entry.j) <= 0;
+    return unknown(Side::rows, entry.i) <= 0 || unknown(Side::columns, entry.j) <= 0;
   });
   keep_largest(largest, static_cast<std::size_t>(count));
   auto const& [rows, columns] = points_;
@@ -67,7 +67,7 @@ void SparseHessian::solve(VectorPair const& z) {
   factor_->solve(parts[0], parts[1]);
   for (Side const side : kSides) {
     int const s = side_index(side);
-    std::vector<double> full(places_[s].size());
+    std::vector<double> full(unknowns_[s].size());
     for (std::size_t k = 0; k < parts[s].size(); ++k) full[static_cast<std::size_t>(points_[s][k])] = parts[s][k];
     vectors_.read(VectorView(full), *z[side]);
   }
@@ -76,7 +76,7 @@ void SparseHessian::solve(VectorPair const& z) {
 std::vector<double> SparseHessian::gather(VectorPair const& vectors) const {
   std::vector<double> all;
   for (Side const side : kSides) {
-    std::vector<double> full(places_[side_index(side)].size());
+    std::vector<double> full(unknowns_[side_index(side)].size());
     vectors_.write(*vectors[side], MutableVectorView(full));
     for (std::int64_t const point : points_[side_index(side)]) all.push_back(full[static_cast<std::size_t>(point)]);
   }

@@ -35,15 +35,15 @@ class SparseHessian {
  private:
   /// The elements of both vectors at points of positive weight.
   std::vector<double> gather(VectorPair const& vectors) const;
-  std::int64_t place(Side side, std::int64_t point) const {
-    return places_[side_index(side)][static_cast<std::size_t>(point)];
+  std::int64_t unknown(Side side, std::int64_t point) const {
+    return unknowns_[side_index(side)][static_cast<std::size_t>(point)];
   }
   void add_pair(std::int64_t i, std::int64_t j);
 
   VectorOperations const& vectors_;
-  std::vector<std::int64_t> points_[2];  // Points of positive weight: rows, columns.
-  std::vector<std::int64_t> places_[2];  // Index of each point in points_; -1 for zero weight.
-  Pairs pairs_, of_unknowns_;            // By points; the same by places.
+  std::vector<std::int64_t> points_[2];    // Points of positive weight: rows, columns.
+  std::vector<std::int64_t> unknowns_[2];  // Index of each point in points_; -1 for zero weight.
+  Pairs pairs_, of_unknowns_;              // Pairs of points; the same as pairs of unknowns.
   std::vector<double> entries_, sums_;
   std::optional<SparseFactor> factor_;
 };

@@ -305,7 +305,7 @@ class Splr {
 
   VectorPair iterate_, candidate_;
   VectorPair best_;  // The iterate with the least criterion value.
-  Point point_;      // At the iterate.
+  Point point_;      // The plan at the iterate.
   std::optional<Secant> secant_;
   SplrCheck check_;
   SplrCheck best_check_{.value = std::numeric_limits<double>::quiet_NaN()};

@@ -22,7 +22,7 @@ struct SplrCheck {
 };
 
 struct SplrLimits {
-  double tolerance = 0;  ///< On the criterion's value.
+  double tolerance = 0;  ///< Bound of the criterion's value.
   int passes = 0;        ///< No iteration begins after this many.
   /// Called at the start and after each iteration; false stops the solve.
   std::function<bool(SplrCheck const&)> observe = {};

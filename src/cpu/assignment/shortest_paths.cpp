@@ -140,8 +140,8 @@ class PathSearch {
   std::vector<double> u_;
   std::vector<std::int64_t> row_of_;  ///< The row of a column; -1: free.
   std::vector<int> list_, place_;     ///< The open columns in the order of ties; where a column stands there.
-  int open_ = 0;                      ///< Their number.
-  std::vector<Closed> closed_;        ///< With v before this path.
+  int open_ = 0;                      ///< Number of open columns.
+  std::vector<Closed> closed_;        ///< Closed columns, with v before this path.
 };
 
 bool shortest_paths(AssignmentMatrix const& matrix, std::vector<std::int64_t>& column_of) {

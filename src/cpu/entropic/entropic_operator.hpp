@@ -47,7 +47,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   PlanData<T> data_;
   HostVectorOperations vectors_;
   Workers workers_;     // Allowed by the context.
-  double cache_bytes_;  // For each plan.
+  double cache_bytes_;  // Limit for each plan.
   Stripes<T> stripes_;
   Logits<T> logits_;
   ColumnSums<T> column_sums_;

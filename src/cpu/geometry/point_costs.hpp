@@ -66,10 +66,10 @@ class PointCosts final : public Costs<T> {
   ScoreForm form_;
   std::shared_ptr<Cloud const> clouds_[2];
   std::vector<double> shift_[2];
-  std::shared_ptr<Cloud const> undirected_[2];  // For the cosine only, whose features are directions.
+  std::shared_ptr<Cloud const> undirected_[2];  // Clouds of the cosine only, whose features are directions.
   std::shared_ptr<PointLabels const> labels_;   // Null without labels.
   PackedLabels<T> packed_labels_[2];
-  std::shared_ptr<std::vector<T> const> label_scores_[2];  // For stripes whose rows are points of the side.
+  std::shared_ptr<std::vector<T> const> label_scores_[2];  // Tables for stripes whose rows are points of the side.
 };
 
 }  // namespace monge::cpu

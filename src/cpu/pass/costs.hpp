@@ -59,8 +59,8 @@ struct ScoreSource {
   ScoreForm form;                         // Never `kept`.
   PackedPoints<T> const* rows = nullptr;  // Null for stored scores.
   PackedPoints<T> const* columns = nullptr;
-  double p = 2;               // For distances.
-  LabelTable<T> labels = {};  // For products and differences.
+  double p = 2;               // Exponent of distances.
+  LabelTable<T> labels = {};  // Labels, with products and differences only.
   StoredCosts stored = {};
 
   /// Coordinates of a score.
@@ -102,7 +102,7 @@ class Costs {
   double mean() const { return mean_; }
   virtual std::span<double const> norm(Side side) const = 0;
   virtual std::span<double const> shift(Side side) const = 0;
-  /// For stripes whose rows are points of `rows`; valid as long as this object.
+  /// The scores of stripes whose rows are points of `rows`; valid as long as this object.
   virtual ScoreSource<T> scores(Side rows) const = 0;
 
   /// The same costs in the other precision. The findings of the survey are copied. Points are read from the same

@@ -91,12 +91,12 @@ class PlanOperator final : public monge::PlanOperator {
   Workers workers_;
   double cache_bytes_;  // Not yet taken by a side.
   std::unique_ptr<Products> products_[2];
-  std::unique_ptr<HostVector> transforms_[2];  // From set_transforms().
+  std::unique_ptr<HostVector> transforms_[2];  // Arguments of set_transforms().
   /// Kept between products.
   Buffer<T> weighed_, values_;
   Buffer<double> units_, sums_;
   Hadamard hadamard_;
-  std::unique_ptr<Vector> between_[2];  // For a Gram product in two passes.
+  std::unique_ptr<Vector> between_[2];  // Vectors between the passes of a Gram product.
 };
 
 }  // namespace monge::cpu

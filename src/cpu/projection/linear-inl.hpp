@@ -12,7 +12,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// What the half-steps must be able to do. Plain: sums of 1 and no epsilon, no tolerance, no implicit gradient, so that
+/// The abilities that half-steps need. Plain: sums of 1 and no epsilon, no tolerance, no implicit gradient, so that
 /// all lanes do the same; a clamp is allowed that can act in the first pair alone, after which clamps() looks. Guarded:
 /// an epsilon that is added to the sums. General: everything; where nothing is clamped, the bits are those of the plain
 /// steps.

@@ -107,7 +107,7 @@ MONGE_STEP Pack Reciprocal(Pack const& a) {
 #endif
   return r;
 }
-/// Where a < b: x, else y.
+/// x where a < b, else y.
 HWY_INLINE Pack SelectLess(Pack const& a, Pack const& b, Pack const& x, Pack const& y) {
   Pack r;
   MONGE_EACH r.x[p] = hn::IfThenElse(hn::Lt(a.x[p], b.x[p]), x.x[p], y.x[p]);

@@ -37,13 +37,13 @@ struct AssignmentList {
   AssignmentMatrix matrices[kMost];
 };
 
-/// Where the pairs and the status of problem t go.
+/// The outputs of problem t: its pairs and its status.
 struct AssignmentResults {
   std::int64_t *rows = nullptr, *columns = nullptr, *status = nullptr;
   std::int64_t row_stride = 0, column_stride = 0, status_stride = 0;
   std::int64_t pairs = 0;  // Entries of a row of `rows` and `columns`.
 
-  /// Those of problem t and later.
+  /// The outputs of problem t and later ones.
   AssignmentResults from(std::int64_t t) const {
     AssignmentResults later = *this;
     later.rows += t * row_stride;

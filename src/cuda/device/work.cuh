@@ -10,7 +10,7 @@ struct Segment {
   int first_row;
   int first_tile;  // First tile of the columns.
   int tiles;
-  std::int64_t offset;  // Where the partial sum of `first_row` goes.
+  std::int64_t offset;  // Index of the partial sum of `first_row`.
   std::int64_t tile;    // Number of the first in the sequence of the plan,
   int owner;            // and the plan's block that has it.
 };

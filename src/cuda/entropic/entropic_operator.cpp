@@ -463,7 +463,7 @@ void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span
 void EntropicOperator::evaluate_here(SharedRuntime const& runtime, std::span<EvaluationStep* const> steps) {
   if (steps.empty()) return;
   Together together(runtime, steps.size());
-  std::vector<std::int64_t> begin{0};  // Where the parts of each step begin.
+  std::vector<std::int64_t> begin{0};  // The first part of each step.
   for (EvaluationStep const* step : steps)
     begin.push_back(begin.back() + plan_sum_count(static_cast<EntropicOperator const*>(step->entropic)->problem_));
   DeviceArray<PlanSums> const parts(runtime, begin.back());

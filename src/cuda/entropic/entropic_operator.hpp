@@ -40,13 +40,13 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Backend::evaluate().
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
 
-  /// For launching sweeps of many operators together. The operators must not share passes with other ranks. Call
+  /// Calls for launches of many operators' sweeps together. The operators must not share passes with other ranks. Call
   /// prepare_sweeps() once; then for each group of sweeps settle() and make_logits() once and enqueue_sweep() for each
   /// sweep. If starts_apart(), launch the first sweep alone, without settle(), then the rest as a group. If there are
   /// resident_sweeps(), a group is one launch with resident_arguments(), after settle() alone.
   void prepare_sweeps();
   std::optional<ResidentSweepPlan> const& resident_sweeps() const { return resident_; }
-  /// For the next launch, behind which count_arrivals() follows; the errors of the last sweep go to `errors`, as
+  /// Arguments of the next launch, behind which count_arrivals() follows; errors of the last sweep go to `errors`, as
   /// error_parts().
   ResidentSweepArguments resident_arguments(Sweep const& sweep, int count, double* errors) const;
   /// Counts the arrivals of a launch that has not failed: the barriers of the next one wait for them.
@@ -59,7 +59,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   double const* error_parts() const { return state(Side::rows).errors; }
   std::int64_t error_count() const;
   SweepErrors errors_from(double const* parts);
-  /// After sweeps of this problem on another rank, whose potentials are copied apart, with these typical values.
+  /// Follows sweeps of this problem on another rank, whose potentials are copied apart, with these typical values.
   void take_over(Sweep const& sweep, double const (&typical)[2]);
   double* potential_data(Side side) const { return potentials_[side_index(side)].data(); }
   /// A number that no other operator of this process has, before or after.
@@ -81,7 +81,7 @@ class EntropicOperator final : public monge::EntropicOperator {
     Costs::FusedSweep sweep;
     DeviceArray<unsigned char> line_sums, across_sums;  // Across: of all ranks, if several, then of this one.
     RankShare share;                                    // The lines of this rank.
-    void* all_across = nullptr;                         // What the update of the other side reads,
+    void* all_across = nullptr;                         // Sums that the update of the other side reads,
     int parts = 0;                                      // and its parts.
   };
 

@@ -29,7 +29,7 @@ class Sweeper final : public monge::Sweeper {
     int count;
     double* errors = nullptr;  // Errors of resident sweeps.
   };
-  /// Where the recording of an operator lies.
+  /// The indices by which the recording of an operator is found.
   struct Recorded {
     std::size_t problem;       // Its number in the batch.
     std::int64_t first_error;  // Index in errors_ of the operator's errors.
@@ -45,7 +45,7 @@ class Sweeper final : public monge::Sweeper {
 
   SharedRuntime runtime_;
   std::optional<Batch> sweeps_;
-  std::unordered_map<std::uint64_t, Recorded> recorded_;  // By key_of() the step.
+  std::unordered_map<std::uint64_t, Recorded> recorded_;  // Recordings, by key_of() the step.
   std::vector<std::size_t> order_;                        // The present order of the problems in sweeps_.
   DeviceArray<double> errors_;
 };

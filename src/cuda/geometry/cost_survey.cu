@@ -16,7 +16,7 @@ struct Shape {
   int lines, places;
   int blocks[2];
   RankShare own;          // The lines of this rank.
-  SurveyRecords records;  // Without their memory.
+  SurveyRecords records;  // Records, without their memory.
 
   Shape(RegularizedMatrix const& matrix, DeviceRanks const* ranks)
       : lines(matrix.cost.transposed ? matrix.columns : matrix.rows),

@@ -35,14 +35,14 @@ struct PointSums {
 };
 
 struct CostSurveyInput {
-  RegularizedMatrix matrix;  // With the user's costs.
+  RegularizedMatrix matrix;  // The user's costs.
   double const* a;           // Weights of rows and columns.
   double const* b;
   /// Positive weights count as 1.
   bool of_support = false;
   double* shift =
       nullptr;  // Becomes half of the least cost, one number for each point of the longer side; null: not wanted.
-  PointSums* sums = nullptr;  // For lines, then for places; null: not wanted.
+  PointSums* sums = nullptr;  // Sums of lines, then of places; null: not wanted.
   unsigned char* scratch = nullptr;
   CostSurvey* result = nullptr;
   /// Each reads some of the lines, which need the stream of the queue, and no `sums`; null: this rank reads all.

@@ -10,7 +10,7 @@ struct RegularizedPoints {
   double* base[2] = {};
   int dimension = 0;
   ScoreForm form = ScoreForm::products;
-  double p = 2;  // For distances.
+  double p = 2;  // Exponent of distances.
   double factor = 1;
 };
 

@@ -61,7 +61,7 @@ class Batch {
   /// Launches all steps of all problems.
   void launch();
 
-  /// For repeated steps: arrange() sets the problems that take part and their order; launch() launches the steps from
+  /// Repeated steps: arrange() sets the problems that take part and their order; launch() launches the steps from
   /// `first` to `last` (excluded) of the first `problems` of them.
   void arrange(std::span<std::size_t const> order);
   void launch(std::size_t first, std::size_t last, std::size_t problems) const;

@@ -25,9 +25,9 @@ struct DifferencePolicy {
   static constexpr int kThreads = 128;
   static constexpr int kRowsPerThread = 4;
   static constexpr int kRows = kThreads * kRowsPerThread;
-  static constexpr int kColumns = 64;                      // One for each of the first 64 threads to load.
+  static constexpr int kColumns = 64;                      // Columns of a tile: each of the first 64 threads loads one.
   static constexpr int kGroup = 8;                         // Columns between checks of the references.
-  static constexpr int kBlocks = kDimension <= 4 ? 6 : 4;  // On a multiprocessor, at least.
+  static constexpr int kBlocks = kDimension <= 4 ? 6 : 4;  // Blocks on a multiprocessor, at least.
   static constexpr int kStride = kDimension <= 2 ? kDimension : kDimension <= 4 ? 4 : 8;  // Floats of a packed point.
 };
 

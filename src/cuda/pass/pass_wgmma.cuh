@@ -23,7 +23,7 @@ namespace monge::cuda {
 
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocksValue, int kColumns>
 struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4, kColumns> {
-  static constexpr int kBlocks = kBlocksValue;  // On a multiprocessor.
+  static constexpr int kBlocks = kBlocksValue;  // Blocks on a multiprocessor.
   static constexpr bool kWide = kColumns > 128;
   // The stage of a chunk is refilled at the barrier of the chunk kAhead later. If kAhead is 2, a thread may still sum
   // one tile while logits of the third tile after it arrive: hence 4 buffers of logits.

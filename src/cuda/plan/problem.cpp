@@ -136,7 +136,7 @@ class RankSums {
   cudaStream_t stream_;
 };
 
-/// From one read of a cost matrix.
+/// Sums from one read of a cost matrix.
 void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   FusedEvaluationArguments& pass = evaluation.arguments;
@@ -166,7 +166,7 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
   sum_plan(sums, queue);
 }
 
-/// From one computation of the scores of points.
+/// Sums from one computation of the scores of points.
 void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};

@@ -247,7 +247,7 @@ __device__ __forceinline__ void store_block_sum(double* partial, double value) {
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/// Where the list of each point begins: one block for each side.
+/// The start of the list of each point. One block for each side.
 __global__ void __launch_bounds__(kDirectionBlock) list_begins_kernel(QuadraticDirectionArguments const arguments) {
   int const side = static_cast<int>(blockIdx.x);
   int* const begin = arguments.begin[side];

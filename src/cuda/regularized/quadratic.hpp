@@ -69,8 +69,8 @@ std::int64_t quadratic_list_size(int lines, int places);
 void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int64_t active, int blocks,
                          cudaStream_t stream);
 
-/// For points of `side` without mass: out_i = min of S - other over the other side, or 0 if it is infinite. For other
-/// points out_i = potential_i.
+/// Potentials of points of `side` without mass: out_i = min of S - other over the other side, or 0 if it is infinite.
+/// For other points out_i = potential_i.
 void idle_potentials(QuadraticProblem const& problem, int side, double const* potential, double const* other,
                      double* out, cudaStream_t stream);
 

@@ -39,7 +39,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   EntryTerms const& terms() const { return terms_; }
   /// The table of a term of slopes, in the same units; null without that term.
   SlopeTable const* slopes() const { return slopes_ ? &*slopes_ : nullptr; }
-  /// Where groups begin in the order of rows, and the end; empty without groups.
+  /// The starts of the groups in the order of rows, and the end; empty without groups.
   std::vector<int> const& group_begin() const { return group_begin_; }
   Points const& of(Side side) const { return of_[side_index(side)]; }
   /// Numbers of the rows in the order of order(); padding gets 0.

@@ -72,8 +72,8 @@ void dense_entries(RegularizedEntries const& entries, double factor, StridedView
 struct NonzeroArguments {
   RegularizedEntries entries;
   double factor = 1;
-  std::int64_t* counts = nullptr;  // For each row; or null, and the entries are written:
-  StridedIndices row_begin;        // one number for each row, and the end
+  std::int64_t* counts = nullptr;  // Entries of each row, to be counted. Null: the entries are written.
+  StridedIndices row_begin;        // One number for each row, and the end.
   StridedIndices columns;
   StridedView values;
   std::int64_t size = 0;                // Length of columns and values.

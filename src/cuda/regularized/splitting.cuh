@@ -75,7 +75,7 @@ struct UngroupedProx {
               static_cast<T>(parameters.width)},
         table{static_cast<T const*>(arguments.prox_table),
               static_cast<T const*>(arguments.prox_table) + arguments.prox_points, arguments.prox_points} {}
-  /// For v >= 0.
+  /// The prox of v >= 0.
   __device__ __forceinline__ T operator()(T v) const {
     if constexpr (kProx == SplittingProx::shrink) return rounded_product(v, entry.shrink);
     if constexpr (kProx == SplittingProx::hypentropy) return entry(v);

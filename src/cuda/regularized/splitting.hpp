@@ -64,7 +64,7 @@ struct SplittingArguments {
   int const* group = nullptr;            // The group of each 4 rows.
   int const* group_begin = nullptr;      // The first row of each group, and the end.
   double const* group_weight = nullptr;  // w_g
-  double* totals = nullptr;              // For each block: the sum of its entries.
+  double* totals = nullptr;              // Sum of the entries of each block.
   void* prox_table = nullptr;            // [2][prox_points] in the type of the entries: the Polyline of a slope table.
   int prox_points = 0;
 };
@@ -112,7 +112,7 @@ struct ResidentArguments {
   SplittingArguments problem;
   int tile_rows = 0, tile_columns = 0;
   int tiles[2] = {};
-  double* parts[2] = {};  // For each of 2 turns and each tile across: row sums, column sums.
+  double* parts[2] = {};  // Row sums and column sums, for each of 2 turns and each tile across.
   std::int64_t stride[2] = {};
   double* totals = nullptr;  // [2][blocks]
   unsigned* arrived = nullptr;

@@ -11,7 +11,7 @@
 namespace monge::cuda {
 namespace {
 
-/// What ranks tell each other before they choose how to join their devices.
+/// The message by which ranks choose how to join their devices.
 struct Introduction {
   cudaUUID_t device;
   bool has_nccl;

@@ -73,7 +73,7 @@ Nccl::Id Nccl::new_id() {
   return id;
 }
 
-/// What the thread of a communicator and its users share. A step is counted before and behind each gather, so an odd
+/// Data of the thread of a communicator and of its users. A step is counted before and behind each gather, so an odd
 /// count that stays is a gather that waits for another rank.
 struct Nccl::State {
   using Clock = std::chrono::steady_clock;

@@ -17,7 +17,7 @@ class Graph;
 /// does not come to a gather, this thread ends the gather, so no wait for the stream is without an end.
 class Nccl {
  public:
-  /// What rank 0 makes and gives to all ranks; ncclUniqueId.
+  /// An ncclUniqueId, which rank 0 makes and gives to all ranks.
   struct Id {
     std::array<char, 128> bytes;
   };

@@ -125,7 +125,7 @@ class Runtime {
   /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
-  /// What calls in stream() may use in turn. Its users own it.
+  /// Memory that calls in stream() may use in turn. Its users own it.
   std::weak_ptr<void>& scratch() const { return lane().scratch; }
 
   void wait() const;

@@ -39,7 +39,7 @@ struct EntryIteration {
   double* out = nullptr;
   double least = 1;
   int steps = 0;
-  unsigned* arrived = nullptr;  // For grid_barrier().
+  unsigned* arrived = nullptr;  // The counter of grid_barrier().
 };
 void iterate_entries(EntryIteration const& iteration, int multiprocessors, cudaStream_t stream);
 

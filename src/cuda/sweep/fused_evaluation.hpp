@@ -13,7 +13,7 @@ struct FusedEvaluationPlan {
 
 struct FusedEvaluationArguments {
   StoredCosts costs;
-  double factor = 1;  // For scores, beside log2(e) / eps.
+  double factor = 1;  // Factor of scores, beside log2(e) / eps.
   SweepParameters const* parameters = nullptr;
   double const* line_logits = nullptr;   // Logits of the lines in memory, padded.
   double const* place_logits = nullptr;  // Logits of the places of a line, padded.

@@ -58,7 +58,7 @@ struct LineWeight {
 };
 
 struct LineMessages {
-  PartialSum<float> parts[kLineSlots][kMostCluster * kMostWarps];  // From each warp of the cluster.
+  PartialSum<float> parts[kLineSlots][kMostCluster * kMostWarps];  // Parts of each warp of the cluster.
   LineWeight weight[kLineSlots];
   std::uint64_t summed[kLineSlots];   // Barriers: all parts have arrived.
   std::uint64_t weighed[kLineSlots];  // Barriers: the weight has arrived.

@@ -18,7 +18,7 @@ struct FusedSweepPlan {
 
 struct FusedSweepArguments {
   StoredCosts costs;
-  double factor = 1;  // For scores, beside log2(e) / eps.
+  double factor = 1;  // Factor of scores, beside log2(e) / eps.
   SweepParameters const* parameters = nullptr;
   int side = 0;  // The side of the lines.
   PackedSide lines;

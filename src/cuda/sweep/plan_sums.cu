@@ -14,12 +14,12 @@ namespace {
 inline constexpr int kSumThreads = 256;
 inline constexpr int kMostSumParts = 64;
 
-/// One point's terms.
+/// The terms of one point.
 struct PlanPoint {
   double marginal, cost;
 };
 
-/// From a softmin pass in float for each side; the pass over the rows also has moments.
+/// Terms from a softmin pass in float for each side; the pass over the rows also has moments.
 struct SoftminPoints {
   using Arguments = PlanSumsArguments;
   static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
@@ -42,7 +42,7 @@ struct SoftminPoints {
   }
 };
 
-/// From partial sums of entries in double.
+/// Terms from partial sums of entries in double.
 struct JoinedPoints {
   using Arguments = JoinedSumsArguments;
   static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {

@@ -18,7 +18,7 @@ template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
   static constexpr bool kBoth = kBoth_;
   static constexpr int kSlot = (L::kOwnColumns + (kBoth ? L::kOwnRows : 0) + 3) / 4 * 4;  // Floats of a lane in a slot.
-  int offset = 0;  // Where this lane's part of shared memory begins, in floats.
+  int offset = 0;  // Start of this lane's part of shared memory, in floats.
   float* any = nullptr;
 
   /// Chunks of 16 bytes that a team needs: for the steps of Tile and, at 4 x 4, for those of CrossRatioGradient, which
@@ -86,7 +86,7 @@ struct TileAdjoint {
   using Forward = Tile<L, kMode, kPadded>;
 
   Forward& tile;
-  float (&d)[R][C];                           // At first d_out, then the gradient in K (log domain: in the logits).
+  float (&d)[R][C];                           // First d_out, then the gradient in K (log domain: in the logits).
   float ub[L::kOwnRows], vb[L::kOwnColumns];  // Gradients in u and v (log domain: in the potentials).
   float rc[L::kOwnRows], cc[L::kOwnColumns];  // c of the rows and of the columns.
 

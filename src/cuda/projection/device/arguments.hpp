@@ -70,7 +70,7 @@ struct LargeShape {
   int slots = 0;              ///< Pairs of scalings that are kept.
   int marks = 0;              ///< Pairs for which it is noted whether they were done.
   std::int64_t matrix = 0;    ///< Floats of memory for a matrix.
-  int matrices = 0;           ///< That are worked on together.
+  int matrices = 0;           ///< Matrices that are worked on together.
   std::int64_t floats() const { return rows + columns + matrices * matrix; }
 };
 LargeShape large_shape(ProjectionArguments const& arguments, bool backward);

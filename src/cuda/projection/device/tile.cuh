@@ -65,9 +65,9 @@ struct TileLayout {
   static __host__ __device__ constexpr int column_twist(int p) {
     return kWarps == 1 ? p * kOwnColumns : p % kWarpRowLanes * kOwnColumns;
   }
-  /// Where chunk `at` of a team's matrices lies in shared memory. Neither the accesses in memory order nor those of the
-  /// lanes to their own parts meet in a bank. Bits are flipped by higher bits, so
-  /// swizzled(a ^ b) = swizzled(a) ^ swizzled(b).
+  /// The index in shared memory of chunk `at` of a team's matrices. Neither the accesses in memory order nor those of
+  /// the lanes to their own parts meet in a bank. Bits are flipped by higher bits, so swizzled(a ^ b) = swizzled(a) ^
+  /// swizzled(b).
   static __host__ __device__ constexpr int swizzled(int at) {
     if constexpr (N == 4) return at ^ (at >> 3 & 3);
     if constexpr (N == 8 && kLanes == 1) return at ^ (at >> 4 & 7);
@@ -81,7 +81,7 @@ struct TileLayout {
 /// The place of this lane.
 template <class L>
 struct TilePlace {
-  int matrix, row, column;  // Which of the team's matrices; the first row and column of this lane's part.
+  int matrix, row, column;  // Index among the team's matrices; first row and column of this lane's part.
   int row_twist, column_twist;
   __device__ __forceinline__ TilePlace() {
     int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
@@ -150,7 +150,7 @@ struct TileSide {
   static constexpr int kCount = kRows ? L::R : L::C;
   static constexpr int kOwn = kRows ? L::kOwnRows : L::kOwnColumns;
   static constexpr int kLanes = kRows ? L::kColumnLanes : L::kWarpRowLanes;  // Lanes of a warp that share a line.
-  static constexpr int kStride = kRows ? 1 : L::kColumnLanes;                // From one of them to the next.
+  static constexpr int kStride = kRows ? 1 : L::kColumnLanes;                // Lanes from one of them to the next.
 
   /// Completes the first kOwn entries; the others are lost.
   template <class Op = Sum, int kTogether = kLanes>
