@@ -30,7 +30,7 @@ namespace {
 int rank = 0, size = 1;
 std::FILE* errors = stderr;
 std::optional<Communicator> of_this_machine;  // Ranks that this program has started.
-std::vector<pid_t> started;                   // Those of rank 0.
+std::vector<pid_t> started;                   // The processes that rank 0 has started.
 
 /// From the environment that Open MPI and MPICH give to their processes.
 int started_processes() {

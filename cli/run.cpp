@@ -14,7 +14,7 @@
 namespace monge::cli {
 namespace {
 
-/// What `read` returns on the first rank. It goes to the other ranks as the contents of a .npy file.
+/// The result of `read` on the first rank. It goes to the other ranks as the contents of a .npy file.
 template <class Read, class Parse>
 auto read_on_first_rank(Read const& read, Parse const& parse) {
   if (is_first_rank()) {

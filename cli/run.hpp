@@ -36,7 +36,7 @@ Array read_input(Run& run, char const* field, std::string const& path);
 IndexArray read_index_input(Run& run, char const* field, std::string const& path);
 /// None where there is no path.
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path);
-/// The same for costs, which stay in their file if they can: each rank then reads its share alone.
+/// The same for costs, which stay in their file if they can: each rank then reads its own rows alone.
 std::optional<Array> read_optional_costs(Run& run, char const* field, std::string const& path);
 
 /// "1 sweep", "12 passes".

@@ -183,10 +183,10 @@ Problem read_problem(SolveArguments const& arguments, DeviceChoice const& device
 
 struct Results {
   std::vector<ResultFile> files;
-  std::string lacking;  // Why there are no entries of the plan; the other results are kept.
+  std::string lacking;  // The reason why no entries of the plan are there; the other results are kept.
 };
 
-/// What is written of a plan. It takes few passes: a stopped solve gets all of its files, too.
+/// Results of a plan that are written to files. They take few passes: a stopped solve gets all of its files, too.
 Results results_of(Plan const& plan, Problem& problem, ProgressLine& progress) {
   Inputs const& in = problem.in;
   SolveRun& run = problem.run;

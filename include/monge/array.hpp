@@ -17,8 +17,8 @@
 
 namespace monge {
 
-/// How elements are stored. Batches of small matrices may be float16, bfloat16 or float32 (projection.hpp); vectors and
-/// matrices must be float32 or float64. Functions throw Error for any other type.
+/// The type of stored elements. Batches of small matrices may be float16, bfloat16 or float32 (projection.hpp); vectors
+/// and matrices must be float32 or float64. Functions throw Error for any other type.
 enum class DataType { float16, bfloat16, float32, float64 };
 
 constexpr auto names_of(DataType) {

@@ -26,7 +26,7 @@ struct DivergenceGradient {
   double marginal_error = 0;
 };
 
-/// What sinkhorn_divergence() returns: the value, and the three problems behind it with their reports.
+/// The result of sinkhorn_divergence(): the value, and the plans of the three problems with their reports.
 struct Divergence {
   double value = 0;  ///< S, from the three dual values; NaN where SolveOptions::certificate is off.
   /// |gap| of ab, plus half of those of aa and bb. Gaps are of first order in the marginal errors, the error of `value`

@@ -27,7 +27,7 @@ constexpr auto names_of(Schedule) {
       {{overrelaxed, "overrelaxed"}, {alternating, "alternating"}, {symmetric, "symmetric"}});
 }
 
-/// How potentials are found.
+/// The method by which potentials are found.
 enum class Method {
   automatic,  ///< "auto": Sinkhorn, then Newton's method where the observed rate predicts that it needs fewer passes.
               ///< Newton's method needs schedule overrelaxed and precision auto or float64; otherwise Sinkhorn alone.
@@ -74,7 +74,7 @@ struct SolveOptions {
   /// Bound of the quantity of `criterion`. 0: run `iterations` sweeps, iterations of splr, or steps of Newton's method
   /// at eps, and return the last potentials.
   double tolerance = 1e-6;
-  Criterion criterion = Criterion::l1;  ///< Others than l1 need the certificate.
+  Criterion criterion = Criterion::l1;  ///< Criteria other than l1 need the certificate.
   /// Limit of the sweeps, annealing included, >= 1; one sweep updates f and g. In Newton's method each pass over all
   /// pairs counts as one. splr completes an iteration that it has begun. A tolerance of 0 changes the meaning: see
   /// there.

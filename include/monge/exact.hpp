@@ -19,7 +19,7 @@
 
 namespace monge {
 
-/// How an exact solve ended.
+/// The end of an exact solve.
 enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
   precision_limit,  ///< No pair would lower the cost, but the gap, with what rounding may hide of it, exceeds a

@@ -79,7 +79,7 @@ constexpr auto names_of(ProjectionOrder) {
   return std::to_array<Named<ProjectionOrder>>({{rows_first, "rows_first"}, {columns_first, "columns_first"}});
 }
 
-/// How K is computed from x = logits / temperature.
+/// The formula of K in terms of x = logits / temperature.
 enum class ProjectionStart {
   exp,          ///< exp(x). Internal shifts, which do not change the result, keep large logits from overflowing.
   exp_shifted,  ///< exp(x - row maximum); differs from exp in the meaning of eps, and with columns first.

@@ -55,7 +55,7 @@ struct Regularizer {
   MatrixView slopes = {};
 };
 
-/// How a regularised plan is found.
+/// The method by which a regularised plan is found.
 enum class RegularizedMethod {
   automatic,  ///< "auto": newton if `quadratic` is the only term or there is none (a mask is allowed), the precision is
               ///< not float32 and the tolerance is not 0; otherwise splitting.

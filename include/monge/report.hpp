@@ -24,7 +24,7 @@ constexpr auto names_of(Precision) {
       {{automatic, "auto"}, {float32, "float32"}, {tf32, "tf32"}, {float64, "float64"}});
 }
 
-/// How a solve ended.
+/// The end of a solve.
 enum class Status {
   converged,        ///< The quantity of the criterion is within the tolerance, in float64 if there is a certificate.
   completed,        ///< tolerance = 0: all sweeps that were asked for were run.

@@ -1,4 +1,4 @@
-// How pairs (i, j) are drawn from a plan, the same way on every backend.
+// Rules by which every backend draws pairs (i, j) from a plan.
 //
 //   Draw number k is made of the k-th block of a counter-based generator: it depends on seed and k alone.
 //   i: the first row whose marginals, summed from row 0 on in float64, exceed u sum P.

@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Why a message did not go through: the other end is closed, or the time is over.
+/// The reason why a message did not go through: the other end is closed, or the time is over.
 enum class Loss { none, ended, late };
 
 /// One end of a connection.

@@ -29,7 +29,7 @@ class PointCosts final : public Costs<T> {
   PointForm point_form() const override { return cost_.form(); }
   PointLabels const* labels() const override { return labels_.get(); }
   /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and one packed cloud.
-  /// It is the cloud of `like` on `side` if possible.
+  /// The packed cloud is that of `like` on `side` if possible.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
                                                 PointCosts const& like, Side side);
 

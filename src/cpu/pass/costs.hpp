@@ -78,7 +78,7 @@ struct PointValues {
 
 struct PointLabels;  // cpu/geometry/point_labels.hpp
 
-/// The other precision.
+/// The other one of float and double.
 template <class T>
 using Other = std::conditional_t<std::is_same_v<T, float>, double, float>;
 

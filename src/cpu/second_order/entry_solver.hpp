@@ -1,4 +1,4 @@
-// Solves a system with the largest entries of a plan by a Cholesky factorisation.
+// The preconditioner EntrySolver by a Cholesky factorisation of a system with the largest entries of a plan.
 #pragma once
 #include <cstdint>
 #include <memory>

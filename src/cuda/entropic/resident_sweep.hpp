@@ -24,7 +24,7 @@ struct ResidentSweepPlan {
 };
 
 struct ResidentSweepArguments {
-  PassArguments scores;  // Only what determines scores.
+  PassArguments scores;  // Only the arguments that determine scores.
   SweepParameters parameters;
   struct OfSide {
     PackedSide points;

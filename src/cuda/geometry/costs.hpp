@@ -98,7 +98,7 @@ class Costs {
 
     /// Elements of arguments.partials, and of arguments.moments if there are any.
     std::int64_t size() const;
-    /// How the sums of a row lie.
+    /// The layout of the sums of a row.
     WorkPlan work() const { return ranks ? WorkPlan{} : plan.work; }
     /// Several ranks need the stream of the queue, which is no batch. They meet before.
     void launch(Queue const& queue, cudaStream_t stream) const;

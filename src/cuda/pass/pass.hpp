@@ -9,7 +9,7 @@ namespace monge::cuda {
 /// Deals the tiles out to as many blocks as run on the device at once.
 WorkPlan plan_work(int row_blocks, int rows_per_block, int column_tiles, int resident_blocks);
 
-/// All that decides the launch of a pass, besides the operands.
+/// The settings of a launch of a pass, besides the operands.
 struct PassChoice {
   Pass pass;
   ScoreKernel kernel;

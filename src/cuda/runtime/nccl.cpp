@@ -28,7 +28,7 @@ struct Library {
   int (*all_gather)(void const* from, void* to, std::size_t count, int type, void* communicator,
                     cudaStream_t) = nullptr;
   char const* (*text)(int code) = nullptr;
-  std::string missing;  // Why it cannot be used.
+  std::string missing;  // The reason why NCCL cannot be used.
 
   Library() {
     // It stays open, as the threads that it starts may outlive every communicator.

@@ -38,7 +38,7 @@ class Nccl {
   void all_gather(void* all, std::size_t bytes, cudaStream_t stream) const;
   /// A graph that holds gathers.
   void launch(Graph const& graph, cudaStream_t stream) const;
-  /// Why gathers were ended: then `all` of these and of later gathers is not complete. Empty if none was.
+  /// The reason why gathers were ended: then `all` of these and of later gathers is not complete. Empty if none was.
   std::string failure() const;
 
  private:

@@ -15,7 +15,7 @@ struct TileEvaluationPlan {
 };
 
 struct TileEvaluationArguments {
-  PassArguments scores;  // Only what determines scores.
+  PassArguments scores;  // Only the arguments that determine scores.
   SweepParameters const* parameters = nullptr;
   double const* row_logits = nullptr;     // Padded.
   double const* column_logits = nullptr;  // Padded.

@@ -60,8 +60,8 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
 template <class L>
 inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : L::kThreads;
 
-/// How many blocks of a multiprocessor the registers must allow. Without a bound the compiler takes more registers for
-/// 8 x 8 in one lane than pays.
+/// The number of blocks of a multiprocessor that the registers must allow. Without a bound the compiler takes more
+/// registers for 8 x 8 in one lane than pays.
 template <class L, ProjectionMode kMode>
 inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
 
