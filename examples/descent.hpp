@@ -58,7 +58,8 @@ class Adam {
   Vector mean_, square_;
 };
 
-/// Of a symmetric tridiagonal matrix T, by bisection: a pivot of T - t is negative where T has an eigenvalue below t.
+/// The least eigenvalue of a symmetric tridiagonal matrix T, by bisection: a pivot of T - t is negative where T has an
+/// eigenvalue below t.
 inline double smallest_eigenvalue(Vector const& diagonal, Vector const& off_diagonal) {
   double low = diagonal[0], high = diagonal[0];
   for (std::size_t k = 0; k < diagonal.size(); ++k) {

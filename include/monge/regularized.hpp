@@ -176,7 +176,7 @@ struct RegularizedReport {
   double primal = 0;
   double dual = 0;            ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
   double gap = 0;             ///< primal - dual. It may be negative if X does not have its marginals.
-  std::int64_t nonzeros = 0;  ///< Of X.
+  std::int64_t nonzeros = 0;  ///< Positive entries of X.
   /// The most memory that the library's arrays took at one time during the call, on its device; as in Report.
   std::int64_t peak_bytes = 0;
   struct {

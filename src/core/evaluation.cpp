@@ -41,7 +41,7 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
 
 void restore_digits(Evaluation& evaluation, double eps, double mean_cost, double product_mass) {
   double const scale = eps * product_mass, both = evaluation.tilt + mean_cost * product_mass;
-  double const mean_square = std::max(both, 0.0) / scale;  // Of z.
+  double const mean_square = std::max(both, 0.0) / scale;  // The mean of z^2.
   if (!(mean_square * std::sqrt(mean_square) <= 0x1p-50)) return;
   if (!(std::abs(both / 2 - evaluation.entropy) <= 0x1p-46 * scale)) return;
   evaluation.entropy = both / 2;

@@ -15,7 +15,7 @@ struct Evaluation {
   double column_error;    // |P^T 1 - b exp(-g / rho_b)|_1
   double gradient_norm;   // The 2-norm of both sides' errors
   double transport_cost;  // <C, P>
-  double penalty;         // Of both marginals; 0 for constraints.
+  double penalty;         // The penalties of both marginals; 0 for constraints.
   double entropy;         // eps KL(P | a b^T)
   double tilt;            // sum_ij (P_ij - a_i b_j) (f_i + g_j) - <C, P>
   double primal;          // transport_cost + entropy + penalty

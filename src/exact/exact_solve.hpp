@@ -78,7 +78,7 @@ class ExactSolve {
   /// The pairs of a plan, which become candidates, and those of the dustbin with the rest of the mass of points.
   std::vector<Arc> pairs_of(ExactPlan const& plan);
 
-  /// Of the first entropic solve.
+  /// Options of the first entropic solve.
   SolveOptions start_options(int sweeps);
 
   /// Penalties of entropic problems near this one.
@@ -123,7 +123,7 @@ class ExactSolve {
   bool improve();
   bool goes_on();
 
-  /// The share of the mass that has no place; all of it before the first candidates.
+  /// The fraction of the mass that is not assigned; all of it before the first candidates.
   double left() const;
   double tolerance() const { return options_.tolerance * std::min(report_.cost_scale, potential_scale_); }
   std::vector<Arc> pairs_of_basis() const;
@@ -140,7 +140,7 @@ class ExactSolve {
   /// mass if it is rounding, or throws.
   std::vector<Arc> ways_out();
 
-  /// Begins again without the mass that has no place, and without the room for it: weights of points that forbidden
+  /// Begins again without the mass that is not assigned, and without the room for it: weights of points that forbidden
   /// pairs keep apart from others have equal totals up to rounding alone.
   void drop_rest();
 
@@ -224,10 +224,10 @@ class ExactSolve {
   bool has_small_potentials_ = false;
   bool stopped_ = false;
   std::vector<Arc> sample_;
-  Prices leaving_, lacking_;        // Of rows and columns, in a relaxed problem.
+  Prices leaving_, lacking_;        // Prices of rows and columns, in a relaxed problem.
   std::vector<double> v_;           // Potentials of the last round, the simplex method's less shift_ ...
   double shift_ = 0, dustbin_ = 0;  // ... and that of both sides of the dustbin.
-  std::vector<double> f_, g_;       // Of the best dual value; the last is the dustbin's.
+  std::vector<double> f_, g_;       // Potentials of the best dual value; the last is the dustbin's.
 };
 
 }  // namespace monge

@@ -25,7 +25,7 @@ Mass total_of(std::vector<Mass> const& masses) {
 
 namespace {
 
-/// A mass may exceed the smaller total by this share of it: the rounding of weights.
+/// A mass may exceed the smaller total by this fraction of it: the rounding of weights.
 constexpr double kSameTotals = 1e-6;
 /// The smallest numbers that fit uniform weights, so that equal ones give a permutation, or part of one.
 std::optional<Masses> masses_of_uniform(ValidMarginals const& marginals, ExactOptions const& options) {

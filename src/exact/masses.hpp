@@ -15,7 +15,7 @@
 
 namespace monge {
 
-/// Masses are the same if they differ by at most this share: the rounding of weights and of their sums.
+/// Masses are the same if they differ by at most this fraction: the rounding of weights and of their sums.
 inline constexpr double kSameMass = 1e-12;
 
 /// Weights as whole numbers of quanta; both sides have one total. In a relaxed problem the last column is a dustbin

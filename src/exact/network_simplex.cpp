@@ -40,7 +40,7 @@ void NetworkSimplex::add(std::vector<Arc> all) {
   std::inplace_merge(all.begin(), all.begin() + added, all.end());
   all.erase(std::unique(all.begin(), all.end(), std::mem_fn(&Arc::is_same_pair)), all.end());
 
-  std::vector<std::int32_t> new_place(cost_.size());  // Of the arcs that were there.
+  std::vector<std::int32_t> new_place(cost_.size());  // New positions of the arcs that were there.
   for (std::size_t k = 0, known = 0; known < cost_.size(); ++k) {
     if (all[k].row == arc_row_[known] && all[k].column + rows_ == arc_column_[known]) new_place[known++] = index(k);
   }
@@ -88,7 +88,7 @@ std::vector<double> NetworkSimplex::least_of_rows(std::vector<double> const& v) 
 /// The arcs of the pairs, each at a time when it is the last one of a point. Arcs of cycles have no such time.
 std::vector<std::int32_t> NetworkSimplex::from_the_leaves(std::vector<Arc> const& pairs) const {
   struct Ends {
-    std::int32_t count = 0, sum = 0;  // Of the arcs of a point that are left: their number, and their exclusive or.
+    std::int32_t count = 0, sum = 0;  // Number and exclusive or of a point's arcs that are left.
   };
   std::vector<Ends> ends(at(root_));
   auto const count_arc = [&](std::int32_t node, std::int32_t arc, std::int32_t change) {

@@ -3,10 +3,10 @@
 //   min sum_ij P_ij C_ij,   sum_j P_ij = supply_i,   sum_i P_ij = demand_j,   P_ij >= 0,   over the arcs (i, j)
 //
 // The basis is a tree of all points with mass and a root. Points without mass have no arcs, and potentials without a
-// meaning. Mass that has no place yet goes to the root, and room that is left is filled from the root. Filling the room
-// of column j from the root costs more than the potential v_j of the start, by a price that grows in steps until no
-// room is left. Mass therefore finds near columns before far ones, and good potentials at the start leave few pivots.
-// Masses are whole numbers, and each basis is strongly feasible, so the method ends.
+// meaning. Mass that is not assigned yet goes to the root, and room that is left is filled from the root. Filling the
+// room of column j from the root costs more than the potential v_j of the start, by a price that grows in steps until
+// no room is left. Mass therefore finds near columns before far ones, and good potentials at the start leave few
+// pivots. Masses are whole numbers, and each basis is strongly feasible, so the method ends.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -42,16 +42,16 @@ class NetworkSimplex {
 
   /// Adds arcs of finite cost between points with mass; those that are there stay.
   void add(std::vector<Arc> arcs);
-  /// Begins, once more too, with potentials v. Each row gets the largest u that its arcs allow, then each column the
-  /// largest v. `pairs` get mass before others if they are among the arcs; the pairs of a tree or forest that has a
-  /// plan get that plan.
+  /// Builds the first basis from potentials v; may be called again. Each row gets the largest u that its arcs allow,
+  /// then each column the largest v. `pairs` get mass before others if they are among the arcs. If they are a tree or
+  /// forest that has a plan, they get that plan.
   void start(std::vector<double> const& v, std::vector<Arc> const& pairs = {});
   /// Finds the optimum on the arcs. `keep_going` is called now and then; if it returns false, the work ends there, with
   /// the potentials of the last price that was served to its end: their dual value grows with the price.
   void run(std::function<bool()> const& keep_going);
-  /// Mass that has no place.
+  /// Mass that is not assigned to any column.
   Mass left() const;
-  /// The mass of a row that has no place, and the room of a column that no mass has taken.
+  /// The mass of a row that is not assigned, and the room of a column: what it can still take.
   Mass left_of(std::int32_t row) const { return at_root(row); }
   Mass room_of(std::int32_t column) const { return at_root(rows_ + column); }
   /// After a run that was not interrupted and left mass, the mass is that of closed rows, and no arc leads from these

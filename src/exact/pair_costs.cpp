@@ -129,7 +129,7 @@ double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
     case CostFunction::euclidean:
       cost = p_norm(d_, 2, difference);
       break;
-    case CostFunction::cosine:  // Of directions, 1 - <x, y> = |x - y|^2 / 2.
+    case CostFunction::cosine:  // Points are directions: 1 - <x, y> = |x - y|^2 / 2.
       cost = sum_of(d_, square) / 2;
       break;
     case CostFunction::dot:

@@ -50,7 +50,7 @@ class PairCosts {
   std::size_t d_ = 0;  // 0 for a matrix.
   Side x_, y_;
   std::shared_ptr<LabelCosts const> label_costs_;
-  std::vector<Arc> pairs_;  // Of a sparse matrix.
+  std::vector<Arc> pairs_;  // Pairs of a sparse matrix.
   std::vector<std::int64_t> row_begin_;
 };
 

@@ -8,7 +8,7 @@
 namespace monge {
 namespace {
 
-/// The largest gap of an optimal plan, as a share of its cost.
+/// The largest gap of an optimal plan, as a fraction of its cost.
 constexpr double kMostGap = 1e-6;
 
 }  // namespace

@@ -161,7 +161,7 @@ void ExactSolve::price(std::vector<Arc>& offered) {
   auto const add = [&](Mass mass, double potential) {
     double const term = masses_.weight(mass) * potential;
     sum.add(term);
-    // Of potential, weight and term, which may lie below the least normal number.
+    // Rounding of potential, weight and term, which may lie below the least normal number.
     if (potential != 0) rounding += 0x1p-51 * std::abs(term) + std::numeric_limits<double>::denorm_min();
   };
   for (std::int64_t i = 0; i < n_; ++i) {

@@ -13,8 +13,8 @@ namespace {
 
 /// Above this many pairs, if all are candidates, potentials of some sweeps are the start.
 constexpr std::int64_t kQuick = 3 << 12;
-/// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps and
-/// the largest eps as shares of the spread of a row's candidates, and the number of times that eps may fall.
+/// Settings of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores,
+/// eps and the largest eps as fractions of the spread of a row's candidates, and the number of times that eps may fall.
 constexpr double kStartError = 3e-3;
 constexpr int kStartSweeps = 50, kQuickSweeps = 10;
 constexpr double kStartCache = 1 << 27;

@@ -33,7 +33,7 @@ double p_norm(std::size_t count, double p, Difference const& difference) {
   double largest = 0;  // Powers of differences relative to the largest do not overflow.
   for (std::size_t k = 0; k < count; ++k) largest = std::max(largest, size(k));
   if (largest == 0 || std::isinf(p)) return largest;
-  constexpr int kMostFactors = 8;  // Of a product in the place of std::pow, which takes 20 ns.
+  constexpr int kMostFactors = 8;  // Factors of a product in the place of std::pow, which takes 20 ns.
   int const factors = p <= kMostFactors && p == std::floor(p) ? static_cast<int>(p) : 0;
   auto const power = [&](std::size_t k) {
     double const base = size(k) / largest;

@@ -298,7 +298,7 @@ TEST_P(Product, of_points_of_little_mass_equals_the_oracle) {
       for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t j = 0; j < columns; ++j) {
           Real const entry = expected_entries[side == Side::rows ? i * columns + j : j * count + i];
-          // Of a share that is not below the range of the arithmetic, or of any of a column of little mass.
+          // Shares below the range of the arithmetic may be lost, unless a column has little mass.
           Real const lost = least < 1e-18 ? 0 : own[i] * (is_float64() ? 0x1p-900L : 0x1p-124L);
           EXPECT_NEAR(entries[i * columns + j], static_cast<double>(entry),
                       static_cast<double>(2 * relative[i] * entry + lost) + kDenormal)
@@ -367,7 +367,7 @@ TEST_P(Product, of_points_of_little_mass_equals_the_oracle) {
           expect_close("(P o L R^T) 1", multiply_hadamard(*plan, side, left, right, values),
                        test.dense.hadamard(side, test.eps, test.potentials, l, r, 2, ones, 1), allowed);
         }
-        // Of the other side now: a Gram product's `in` is of the side that it is onto.
+        // The other side: `in` of a Gram product is of the side that it is onto.
         std::vector<double> w(own.size());
         for (std::size_t i = 0; i < w.size(); ++i) w[i] = own[i] < 1e-300L ? 0 : static_cast<double>(1 / own[i]);
         Vector inner = test.dense.average(side, test.eps, test.potentials, v, 1, false);

@@ -339,7 +339,7 @@ TEST_P(EveryCall, TakesRanksWithoutThreads) {
   expect_bits_of_threads(GetParam().shares_passes ? 4 : 1, 4, GetParam().numbers);
 }
 
-/// Of two ranks with two threads, one takes part with one thread and the other with two.
+/// Two ranks have two threads each: one takes part with one thread, the other with two.
 TEST_P(EveryCall, TakesRanksWithSeveralThreads) {
   Meeting meeting(2);
   auto const outcomes =

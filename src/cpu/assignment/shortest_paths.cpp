@@ -135,7 +135,7 @@ class PathSearch {
   AssignmentMatrix const& matrix_;
   AlignedArray<double> numbers_;
   AlignedArray<std::int64_t> parents_;
-  double *v_, *distance_;  ///< Of each column; distance_ is inf where a column is closed.
+  double *v_, *distance_;  ///< Potential and distance of each column; distance_ is inf where a column is closed.
   std::int64_t* parent_;   ///< The row before a column on its shortest path.
   std::vector<double> u_;
   std::vector<std::int64_t> row_of_;  ///< The row of a column; -1: free.

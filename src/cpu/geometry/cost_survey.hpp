@@ -30,8 +30,8 @@ struct SurveyedPoints {
 };
 
 struct CostSurvey {
-  double least = std::numeric_limits<double>::infinity();  // Of allowed pairs.
-  double most = -least;  // Of allowed pairs of two points of positive weight, with l1 W.
+  double least = std::numeric_limits<double>::infinity();  // Least cost of an allowed pair.
+  double most = -least;  // Largest cost of allowed pairs of two points of positive weight, with l1 W.
   double mean = 0;       // Weighted by the product of both weights, over allowed pairs.
   bool is_valid = true;  // Every number is valid; otherwise the rest is undefined.
   SurveyedPoints line, place;

@@ -13,8 +13,8 @@ struct CostSurvey {
   static constexpr int kNobody = INT_MAX;
 
   unsigned long long first_bad;  // row columns + column of the first pair with an invalid number; kNone.
-  double least;                  // Of the allowed pairs.
-  double largest;                // Of the allowed pairs of two points of positive weight, with l1 W.
+  double least;                  // Least cost of the allowed pairs.
+  double largest;                // Largest cost of the allowed pairs of two points of positive weight, with l1 W.
   double cost_sum, weight_sum;   // Sums of a_i b_j C_ij and a_i b_j over the allowed pairs.
   int first_lonely[2];           // The first row and column of positive weight without a partner; kNobody.
 

@@ -9,7 +9,7 @@ inline constexpr unsigned long long kAllFinite = ~0ull;
 
 /// Findings about a cloud. They stay on the device, where later kernels read them.
 struct CloudFindings {
-  double largest_squared_norm;          // Of the packed points, without labels,
+  double largest_squared_norm;          // The largest squared norm of the packed points, without labels,
   double largest_squared_norm_of_mass;  // and of those with weight.
   double half_scale;                    // As in Operand; takes the largest feature to [2^13, 2^14).
   double mean_square;                   // The weighted mean of square |x'_i|^2,

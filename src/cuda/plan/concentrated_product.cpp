@@ -20,14 +20,15 @@ double largest_of(std::vector<double> const& r, std::size_t j, int inner) {
 
 }  // namespace
 
-/// Of Concentration::exceeds(). Passes in float32 lose shares below 2^-126; entries, in two fp16 numbers, are off by
-/// 2^-40.
+/// The argument of Concentration::exceeds(). Passes in float32 lose shares below 2^-126; entries, in two fp16 numbers,
+/// are off by 2^-40.
 double PlanOperator::reach(bool of_entries) const {
   if (problem_.costs->scalar() == DataType::float64) return 0x1p800;
   return of_entries ? 0x1p20 : 0x1p60;
 }
 
-/// Of the marginal if the caller knows it, for then a vector may be as large as its reciprocal; else of the weights.
+/// The ratio for the marginal if the caller knows it, for then a vector may be as large as its reciprocal; else for the
+/// weights.
 double PlanOperator::mean_over_least(Side side) const {
   std::optional<Frozen> const& known = frozen_[side_index(side)];
   if (!known || !known->is_given) return known_mean_over_least_[side_index(side)];

@@ -65,11 +65,11 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
     Costs::SumPass product;                         // For one vector.
-    DeviceArray<unsigned char> factors, partials;   // Of `product`.
+    DeviceArray<unsigned char> factors, partials;   // Arguments of `product`.
     DeviceArray<unsigned long long> scales;         // The two numbers of VectorScale.
     int products = 0;                               // Launched so far; its parity selects the scale.
     bool is_given = false;                          // Whether marginal() has returned the marginal.
-    mutable std::optional<double> mean_over_least;  // Of the marginal, once it was needed.
+    mutable std::optional<double> mean_over_least;  // Ratio for the marginal, once it was needed.
   };
   /// Entries of some rows of one side, and the number of rows that fit.
   struct EntryStore {
@@ -141,7 +141,7 @@ class PlanOperator final : public monge::PlanOperator {
   double eps_;
   double cache_bytes_;
   std::optional<Frozen> frozen_[2];
-  double known_mean_over_least_[2];    // Of the weights, or of the marginals at another eps.
+  double known_mean_over_least_[2];    // Ratio for the weights, or for the marginals at another eps.
   DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.
   EntryStore kept_[2];
   std::shared_ptr<Workspace> workspace_;
