@@ -116,7 +116,7 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, devi
     >>> with monge.distributed(MPI.COMM_WORLD, n_threads=8):            # doctest: +SKIP
     ...     result = monge.solve_sample(x, y, reg=0.5)
 
-    The `with` statement gives the ranks, whose `gather_rows` makes whole arrays of rows of which each rank has its own:
+    The `with` statement gives the ranks. If each has only some of the rows, `gather_rows` makes the whole array:
 
     >>> with monge.distributed(MPI.COMM_WORLD) as ranks:                # doctest: +SKIP
     ...     x, own = ranks.gather_rows(x_own)
@@ -127,7 +127,7 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, devi
             the bytes of all ranks, `sizes` of them, into the memoryview `every`.
         n_threads: Threads of each rank on the CPU; 0: all cores that it may use.
         limit: Seconds, > 0 and <= 1e6, that a rank waits for the others before it raises: it must exceed the time by
-            which ranks differ in their work between calls. An object of one's own keeps a limit of its own.
+            which ranks differ in their work between calls. An object of the caller's has its own limit.
         device: "cpu", or the rank's "cuda:0", "cuda:1", ...; "cuda" is PyTorch's current device if PyTorch uses CUDA,
             otherwise "cuda:0". Arrays lie there or in host memory. Work goes to PyTorch's current stream if PyTorch uses
             CUDA; calls of another stream are refused.
@@ -173,10 +173,10 @@ def on_devices(
         limit: Seconds, > 0 and <= 1e6, that a rank waits for the others before it raises.
 
     Returns:
-        What `work` returns on the first device.
+        The result of `work` on the first device.
 
     Raises:
-        Exception: That of the first device that raises, in the order of time; the others then end their calls.
+        Exception: That of the device that raises first; the others then end their calls.
         KeyboardInterrupt: After Ctrl-C, once `work` has ended on all devices: on each its next message raises.
         ValueError: `devices` names no device, or `limit` is out of range.
         NotImplementedError: This build has no CUDA, or the machine no such device.

@@ -283,11 +283,11 @@ def c_transform(
     n_threads: int | None = None,
     device: Any = None,
 ) -> tuple[Array, Array]:
-    """f_i = min_j C_ij - g_j, and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
+    """f_i = min_j (C_ij - g_j), and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
 
     g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, labels, `n_threads` and `device` are as for
-    :func:`monge.solve_sample`. The arithmetic is float64. Tensors of PyTorch that require gradients give f first
-    derivatives by the points and by g, those at the minimising pairs. A ValueError names the argument that is wrong.
+    :func:`monge.solve_sample`. The arithmetic is float64. If tensors of PyTorch require gradients, f has first
+    derivatives by the points and by g, those of the minimising pairs. A ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]

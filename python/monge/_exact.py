@@ -114,9 +114,9 @@ class ExactResult(SparsePlanResult):
     again.
 
     If tensors of PyTorch that require gradients were given, ``value`` has the derivatives of the optimum. The plan is
-    locally constant in costs and points: what is made of it (plan, entries, marginals, products, averages, maps) has
-    derivatives 0 by them, products and averages have derivatives by their arguments, and maps by X_b as the values that
-    they average. Derivatives of plan and potentials by weights, and of potentials by costs, are a NotImplementedError
+    piecewise constant in costs and points, so plan, entries, marginals, products, averages and maps have derivatives of
+    0 through it. Products and averages have derivatives by their arguments, and maps by X_b, the values that they
+    average. Derivatives of plan and potentials by weights, and of potentials by costs, are a NotImplementedError
     where a backward pass asks for them.
     """
 
@@ -304,7 +304,7 @@ def solve_exact(
             cost 0 that it stores is allowed, and duplicate entries of COO are added. It is copied; `plan` is sparse,
             too, and the proof is over its pairs.
         a, b: Weights (n) and (m), non-negative, with equal totals unless `unbalanced` or `mass` is given. By default
-            uniform, with total 1 or that of the other side. Whole weights give whole entries. n = m with uniform
+            uniform, with total 1 or that of the other side. Integer weights give integer entries. n = m with uniform
             weights gives a permutation.
         unbalanced: rho > 0, or (rho_a, rho_b), in units of M: penalties rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1
             (total variation) replace the constraints; inf keeps one. With one rho and M >= 0 mass moves only over pairs
@@ -316,7 +316,7 @@ def solve_exact(
         start: A result of the same shape, a warm start: its pairs and, without `potentials_init`, its potentials. Each
             problem of a sequence starts from the result before; with the same weights the search goes on from its plan.
         n_threads: Threads on the CPU, by default one for each core.
-        tol: The largest violation of a reduced cost that counts as rounding, as a share of the largest cost (1e-12).
+        tol: The largest violation of a reduced cost that counts as rounding, as a fraction of the largest cost (1e-12).
             The library's name, `tolerance`, may take its place.
         device: Where passes over all pairs run, as for :func:`monge.solve`. The rest runs on the host.
         progress: True shows a bar (tqdm). A function is called with an :class:`ExactProgress` in each round and now and

@@ -54,8 +54,8 @@ TERM_ARRAYS = ("groups", "group_weights", "l1_weights", "mask")
 
 @dataclass(frozen=True)
 class SeparableTerm:
-    """A term of one's own for :func:`solve_regularized`: sum_ij phi(X_ij), with phi convex, phi(0) = 0 and phi >= 0 on
-    x >= 0.
+    """A term that the caller defines, for :func:`solve_regularized`: sum_ij phi(X_ij), with phi convex, phi(0) = 0 and
+    phi >= 0 on x >= 0.
 
     Each function takes a float64 vector and returns a vector of its length. One thread at a time calls them, but not
     always the same one. An exception ends the solve.
@@ -522,11 +522,11 @@ def solve_regularized(
         l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0. Each needs the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
         hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass, by default 1.
-        separable: phi, a :class:`SeparableTerm` of one's own, with l1 and a mask alone, on the CPU.
+        separable: phi, a :class:`SeparableTerm` that the caller defines, with l1 and a mask alone, on the CPU.
         slopes: phi as a table (k x 2) in place of `separable`, on every device: rows of a mass and the slope of phi
-            there, in units of M, which is linear in between. Masses begin at 0, slopes are >= 0, neither decreases. Two
-            rows of equal mass make a step. The last slope stays beyond its mass; if it is inf, at the mass of the row
-            before, no entry exceeds that mass.
+            there, in units of M, which is linear in between. Masses begin at 0, slopes are >= 0, and neither decreases.
+            Two rows of equal mass make a step. Beyond the last mass the slope keeps its last value. If the last slope
+            is inf, at the mass of the row before, no entry exceeds that mass.
         potentials_init: (u, v) in units of M, a warm start.
         plan_init: X (n x m) in units of mass, a warm start of splitting. Newton's method begins with potentials alone:
             method "newton" refuses a plan, and "auto" ignores it where it takes that method.
@@ -547,7 +547,7 @@ def solve_regularized(
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: The terms exclude each other, or the method.
+        NotImplementedError: The terms cannot be combined, or the method does not take them.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     Source: Lindback, Wang, Johansson 2023.

@@ -58,8 +58,8 @@ class OTResult(PlanResult):
     products with the plan, averages and maps have first derivatives by M or the points and by the weights, and methods
     also by their arguments. They are those of the optimum, by implicit differentiation. With precision "auto" they are
     computed in float64 where float32 has too few digits, and with "auto" or "float64" at potentials that are solved
-    further where those of the result are too far from the optimum; the result keeps its potentials. A gradient that is
-    known to less than 1e-2, or whose linear system is not solved, is a RuntimeError. One that is known to less than
+    further where those of the result are too far from the optimum; the result keeps its potentials. A gradient with
+    an estimated error above 1e-2, or whose linear system is not solved, is a RuntimeError. An estimated error above
     1e-4 makes a ConvergenceWarning. Entries (`topk`, `sparse`, `sparse_plan`), :meth:`gradients` and products of the
     Hessian have no derivatives: a backward pass through them is a NotImplementedError.
     """

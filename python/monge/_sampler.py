@@ -38,15 +38,15 @@ class OTPlanSampler:
 
     Args:
         method: "exact", "sinkhorn", "unbalanced", where points may send less than their mass, or "partial", the exact
-            plan of the share `mass`.
+            plan of the fraction `mass`.
         reg: eps > 0 of "sinkhorn" and "unbalanced", in units of the cost. Their plans have marginals to 1e-3 of the
             mass.
         reg_m: The penalty of both marginals for "unbalanced", in units of the cost.
         normalize_cost: Whether the costs are divided by the largest, so that `reg` and `reg_m` have no units.
         num_threads: Threads on the CPU; "max" takes all cores.
         warn: Whether a solve that ends short makes a :class:`ConvergenceWarning`.
-        mass: The share of the mass that "partial" transports, in (0, 1]. torchcfm's "partial" transports all, with an
-            entropy.
+        mass: The fraction of the mass that "partial" transports, in (0, 1]. torchcfm's "partial" transports all,
+            with an entropy.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.

@@ -232,12 +232,12 @@ def solve(
             keeps a matrix of the size of M.
         plan_init: An argument of POT, which must be None: a warm start goes to `potentials_init`.
         reg_type: "KL", or "entropy" for reg sum P log P. Without `unbalanced` both have the same plan but differ in
-            ``result.value``. With it "entropy" is reg sum P (log P - 1), whose plan is another. "L2" replaces the
+            ``result.value``. With it "entropy" is reg sum P (log P - 1), which has another plan. "L2" replaces the
             entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`.
         unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
             marginal constraints. inf is a constraint. By default both marginals are constraints.
         unbalanced_type: "KL" with `reg`. Without it "TV": the penalties are rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1.
-        method: "auto" (the default), "sinkhorn", "newton" or "splr"; without `reg` left out.
+        method: "auto" (the default), "sinkhorn", "newton" or "splr"; to be left out if `reg` is left out.
         n_threads: Threads on the CPU, by default one for each core.
         device: "cpu", "cuda" or "cuda:1": where to solve a problem whose arrays lie in host memory; results return
             there. By default the device of the arrays.

@@ -117,7 +117,7 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   return terms;
 }
 
-/// Throws unless a term of one's own may be with the others.
+/// Throws unless a term that the caller defines may be combined with the others.
 void check_others(char const* own, Regularizer const& given) {
   for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
                                       {"group_lasso", given.group_lasso},
