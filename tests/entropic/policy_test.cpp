@@ -235,7 +235,7 @@ TEST(SinkhornPolicyTest, has_no_ladder_without_annealing_or_below_eps) {
   EXPECT_EQ(ladder(annealing_options(1), 16), std::vector<double>{});
   SolveOptions const options = annealing_options();
   EXPECT_EQ(ladder(options, 1), std::vector<double>{});
-  EXPECT_EQ(ladder(options, 0), std::vector<double>{});
+  EXPECT_EQ(ladder(options, 0.01), std::vector<double>{});
 }
 
 // Given potentials climb the ladder, a sweep a rung, up to the rung at which they are good.
@@ -532,6 +532,17 @@ TEST(SinkhornPolicyTest, float64_takes_over_where_the_tolerance_is_below_every_f
   options.schedule = Schedule::overrelaxed;
   options.precision = Precision::float32;
   EXPECT_EQ(policy_at(options, 0.099).next().action, SinkhornAction::sweep);
+}
+
+TEST(SinkhornPolicyTest, float64_comes_first_where_float32_potentials_have_few_digits) {
+  for (double const cost_bound : {0.0, 9e-4, 2e-3}) {
+    bool const is_first = cost_bound < 0x1p-10;
+    SolveOptions options;
+    options.eps = 1;
+    EXPECT_EQ(make_policy(options, cost_bound).next().action == SinkhornAction::refine, is_first) << cost_bound;
+    options.precision = Precision::float32;
+    EXPECT_EQ(make_policy(options, cost_bound).next().action, SinkhornAction::sweep) << cost_bound;
+  }
 }
 
 TEST(SinkhornPolicyTest, float64_comes_first_where_it_is_expected_to_be_as_fast) {

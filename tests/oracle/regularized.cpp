@@ -171,8 +171,15 @@ RegularizedOracle::RegularizedOracle(RegularizedData const& data)
     least = std::min(least, cost);
     if (data.p[at(e / m_)] > 0 && data.q[at(e % m_)] > 0) most = std::max(most, cost + data.terms.l1 * weights[at(e)]);
   }
-  scale_ = {least, most > least ? most - least : 1, data.recipe.mass};
-  Real const range = most > least ? Real(most) - Real(least) : 1, mass = data.recipe.mass;
+  Real const mass = data.recipe.mass, entry = mass / (Real(data.recipe.n) * data.recipe.m);
+  Real range = Real(most) - Real(least);
+  if (!(range > 0)) {  // The slope of h at equal entries.
+    range = data.terms.quadratic * entry;
+    if (data.terms.group_lasso > 0) range += data.terms.group_lasso * std::ranges::max(data.terms.group_weights);
+    if (data.terms.hypentropy > 0) range += data.terms.hypentropy * std::asinh(entry / data.terms.hypentropy_width);
+    if (range == 0) range = 1;
+  }
+  scale_ = {least, static_cast<double>(range), data.recipe.mass};
   quadratic_ = data.terms.quadratic * mass / range;
   hypentropy_ = data.terms.hypentropy / range;
   width_ = data.terms.hypentropy_width / mass;
