@@ -595,9 +595,10 @@ def test_points_of_next_to_no_mass_change_nothing(n: int, m: int, how: dict) -> 
     a[1], b[0], b[1] = 1e-300, 1e-40, 0
     a, b = a / a.sum(), b / b.sum()
     few, some = a > 1e-30, b > 1e-30
+    rest_of_mass = a[few], b[some]
     for all_points, rest in (
-        (monge.solve_exact(M, a, b, **how), monge.solve_exact(M[few][:, some], a[few], b[some], **how)),
-        (monge.solve_exact_sample(x, y, a, b, **how), monge.solve_exact_sample(x[few], y[some], a[few], b[some], **how)),
+        (monge.solve_exact(M, a, b, **how), monge.solve_exact(M[few][:, some], *rest_of_mass, **how)),
+        (monge.solve_exact_sample(x, y, a, b, **how), monge.solve_exact_sample(x[few], y[some], *rest_of_mass, **how)),
     ):
         assert all_points.status == rest.status == "optimal"
         assert float(all_points.value) == pytest.approx(float(rest.value), rel=1e-11)
