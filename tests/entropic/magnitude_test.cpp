@@ -17,11 +17,11 @@ constexpr Real kUnit = 0x1p-53L;
 /// The cost of points, or of a matrix with their squared distances.
 enum class Kind { matrix, squares, distances };
 
-class Magnitudes : public BackendTest {
+class ValuesAtAnyScale : public BackendTest {
  protected:
   static constexpr int kRows = 20, kColumns = 15, kDimension = 3;
 
-  Magnitudes() {
+  ValuesAtAnyScale() {
     for (int k = 0; k < kRows * kDimension; ++k) x_.push_back(std::fmod(k * 0.6180339887, 1.0));
     for (int k = 0; k < kColumns * kDimension; ++k) y_.push_back(0.3 + std::fmod(k * 0.7548776662, 1.0));
     // Powers of two: the totals are exactly 1.
@@ -107,14 +107,14 @@ class Magnitudes : public BackendTest {
   std::vector<double> x_, y_, a_, b_, cost_;
   Vector squares_;
 };
-MONGE_FOR_EACH_DEVICE(Magnitudes);
+MONGE_FOR_EACH_DEVICE(ValuesAtAnyScale);
 
 /// Potentials whose marginal error is e lose e^2 times the larger of eps and some mean costs of the dual. The primal
 /// value is off by the gap more. Besides these:
 /// - The entropy as a difference is off by the rounding of numbers near eps, some 64 u eps. Beyond eps of about 2^17
 ///   times the costs c its terms have the size of the costs, and the series leaves eps (c / eps)^3, which is less.
 /// - Entries of the plan have the rounding of exponentials and logarithms, some 64 u. It is a marginal error, too.
-TEST_P(Magnitudes, values_keep_their_digits_from_eps_far_below_to_far_above_the_costs) {
+TEST_P(ValuesAtAnyScale, values_keep_their_digits_from_eps_far_below_to_far_above_the_costs) {
   for (Kind const kind : {Kind::matrix, Kind::squares, Kind::distances}) {
     Vector const cost = this->cost(kind);
     Real const mean = this->mean(cost);
@@ -153,7 +153,7 @@ TEST_P(Magnitudes, values_keep_their_digits_from_eps_far_below_to_far_above_the_
 
 /// All numbers scale with the costs, up to the rounding of the units, as long as products of two coordinates are
 /// numbers.
-TEST_P(Magnitudes, costs_of_any_unit_have_the_same_plan) {
+TEST_P(ValuesAtAnyScale, costs_of_any_unit_have_the_same_plan) {
   for (Kind const kind : {Kind::matrix, Kind::squares, Kind::distances}) {
     Real const mean = this->mean(cost(kind));
     for (double const share : {1e-2, 1.0, 1e8}) {
@@ -178,7 +178,7 @@ TEST_P(Magnitudes, costs_of_any_unit_have_the_same_plan) {
   }
 }
 
-TEST_P(Magnitudes, divergences_keep_their_digits_where_eps_is_far_above_the_costs) {
+TEST_P(ValuesAtAnyScale, divergences_keep_their_digits_where_eps_is_far_above_the_costs) {
   // The limit is half of the squared distance of the means; the next term is smaller by the costs over eps.
   Real limit = 0;
   for (int k = 0; k < kDimension; ++k) {
@@ -198,7 +198,7 @@ TEST_P(Magnitudes, divergences_keep_their_digits_where_eps_is_far_above_the_cost
   }
 }
 
-TEST_P(Magnitudes, squares_that_overflow_are_refused) {
+TEST_P(ValuesAtAnyScale, squares_that_overflow_are_refused) {
   for (double const far : {1e154, 1e155, 1e300}) {
     double const x[] = {far, 0, far, 1}, y[] = {-far, 0, -far, 1};
     for (std::int64_t const count : {1, 2}) {
@@ -215,7 +215,7 @@ TEST_P(Magnitudes, squares_that_overflow_are_refused) {
   }
 }
 
-TEST_P(Magnitudes, eps_relative_needs_a_mean_cost_that_is_a_number) {
+TEST_P(ValuesAtAnyScale, eps_relative_needs_a_mean_cost_that_is_a_number) {
   double const cost[] = {0, 1e300, 1e300, 0};
   for (double const weight : {1e-170, 1e155}) {
     double const weights[] = {weight, weight};
