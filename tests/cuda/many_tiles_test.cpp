@@ -10,7 +10,7 @@
 namespace monge::oracle {
 namespace {
 
-constexpr std::int64_t kWide = 64, kInner = 5;
+constexpr std::int64_t kWide = 64, kFactors = 5;
 
 struct Size {
   std::int64_t n, m, d;
@@ -126,12 +126,12 @@ std::vector<double> multiply(PlanOperator& plan, Side side, std::vector<double> 
   return out;
 }
 
-/// (P o L R^T) v, L and R having kInner columns.
+/// (P o L R^T) v, L and R having kFactors columns.
 std::vector<double> hadamard(PlanOperator& plan, Side side, std::vector<double> const& l, std::vector<double> const& r,
                              std::vector<double> const& v) {
   std::int64_t const rows = plan.size(side), count = plan.size(other(side));
   std::vector<double> out(static_cast<std::size_t>(rows));
-  plan.multiply_hadamard(side, {l.data(), rows, kInner}, {r.data(), count, kInner}, {v.data(), count, 1},
+  plan.multiply_hadamard(side, {l.data(), rows, kFactors}, {r.data(), count, kFactors}, {v.data(), count, 1},
                          {out.data(), rows, 1});
   return out;
 }
@@ -180,10 +180,10 @@ std::vector<double> magnitudes_of(std::vector<double> values) {
   return values;
 }
 
-/// |l_i| of rows of kInner numbers.
+/// |l_i| of rows of kFactors numbers.
 std::vector<double> lengths_of(std::vector<double> const& rows) {
-  std::vector<double> result(rows.size() / kInner);
-  for (std::size_t k = 0; k < rows.size(); ++k) result[k / kInner] += rows[k] * rows[k];
+  std::vector<double> result(rows.size() / kFactors);
+  for (std::size_t k = 0; k < rows.size(); ++k) result[k / kFactors] += rows[k] * rows[k];
   for (double& value : result) value = std::sqrt(value);
   return result;
 }
@@ -250,14 +250,14 @@ TEST_P(ManyTiles, are_right_on_the_cpu) {
     Vector const of_one = dense.average(side, trial.eps, potentials, magnitudes_of(one), 1, false);
     expect_close("P v", part(multiply(*plan, side, one), some),
                  dense.average(side, trial.eps, potentials, one, 1, false), share_of(narrow(of_one), relative, sum));
-    std::vector<double> const l = trial.normal(plan->size(side), kInner),
-                              r = trial.normal(plan->size(other(side)), kInner);
+    std::vector<double> const l = trial.normal(plan->size(side), kFactors),
+                              r = trial.normal(plan->size(other(side)), kFactors);
     std::vector<double> const right = product(lengths_of(r), magnitudes_of(one));
     std::vector<double> const products =
         product(part(lengths_of(l), some), narrow(dense.average(side, trial.eps, potentials, right, 1, false)));
-    Arithmetic const factors = arithmetic({}, Precision::float64, kInner);
+    Arithmetic const factors = arithmetic({}, Precision::float64, kFactors);
     expect_close("(P o L R^T) v", part(hadamard(*plan, side, l, r, one), some),
-                 dense.hadamard(side, trial.eps, potentials, part(l, some, kInner), r, kInner, one, 1),
+                 dense.hadamard(side, trial.eps, potentials, part(l, some, kFactors), r, kFactors, one, 1),
                  share_of(products, relative, sum + factors.product + 2 * factors.unit));
   }
 }
@@ -357,8 +357,8 @@ TEST_P(ManyTiles, have_the_products_of_the_cpu) {
                      share_of(multiply(*cpu, side, magnitudes_of(v)), relative, sum));
       }
 
-      std::vector<double> const l = trial.normal(cpu->size(side), kInner), r = trial.normal(cpu->size(far), kInner);
-      Arithmetic const factors = arithmetic({DeviceType::cuda}, precision, kInner);
+      std::vector<double> const l = trial.normal(cpu->size(side), kFactors), r = trial.normal(cpu->size(far), kFactors);
+      Arithmetic const factors = arithmetic({DeviceType::cuda}, precision, kFactors);
       std::vector<double> const sizes =
           product(lengths_of(l), multiply(*cpu, side, product(lengths_of(r), magnitudes_of(one))));
       expect_close("(P o L R^T) v", hadamard(cuda, side, l, r, one), widen(hadamard(*cpu, side, l, r, one)),

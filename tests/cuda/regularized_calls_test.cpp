@@ -13,7 +13,7 @@
 namespace monge::oracle {
 namespace {
 
-constexpr double kPoison = -12345;
+constexpr double kUnwritten = -12345;
 
 struct Case {
   std::string name;
@@ -81,7 +81,7 @@ class Arrays {
   bool is_untouched() {
     for (std::vector<double> const& output : values()) {
       for (double const value : output) {
-        if (value != kPoison) return false;
+        if (value != kUnwritten) return false;
       }
     }
     return true;
@@ -94,7 +94,7 @@ class Arrays {
     return result;
   }
   static std::vector<double> poison(std::int64_t size) {
-    return std::vector<double>(static_cast<std::size_t>(size), kPoison);
+    return std::vector<double>(static_cast<std::size_t>(size), kUnwritten);
   }
 
   Random random_{5};

@@ -11,6 +11,7 @@
 #include <monge/error.hpp>
 
 #include "core/strided.hpp"
+#include "cuda/launch/copy_words.hpp"
 #include "cuda/vectors/kernels.hpp"
 #include "geometry/points.hpp"
 
