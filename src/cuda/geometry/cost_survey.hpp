@@ -2,6 +2,7 @@
 #pragma once
 #include <climits>
 
+#include "core/side.hpp"
 #include "cuda/geometry/regularized_matrix.hpp"
 #include "cuda/launch/queue.hpp"
 #include "cuda/runtime/device_ranks.hpp"
