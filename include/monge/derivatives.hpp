@@ -45,7 +45,7 @@ struct GradientReport {
   /// |gradient| of the derivatives by x and y (2-norm) under a Newton step for the potentials. Without derivatives by
   /// points, as for a cost matrix, it is the root mean square over P of the relative changes of the entries of P, the
   /// derivatives by the costs. Rounding is included as far as it changes the Newton step. NaN without an estimate,
-  /// and where the plan or the step is not finite.
+  /// and where the plan or the step is not finite or the system for the step breaks down.
   double distance = std::numeric_limits<double>::quiet_NaN();
   int iterations = 0;  ///< Steps of the estimate.
 };

@@ -102,7 +102,7 @@ def _assign_sparse(
                 raise
         problem_is = _INFEASIBLE
     if check:
-        _check(np.array([problem_is]), single=True, maximize=maximize)
+        require_assigned(np.array([problem_is]), single=True, maximize=maximize)
     none = place.index_array(np.full(count, -1))
     return none, none
 

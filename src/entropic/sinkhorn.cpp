@@ -121,11 +121,13 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
-/// Whether float32 has all digits of the squares of these distances.
-bool holds_squares(PointCloud const& clouds, double bound) {
+/// Whether float32 has all digits of these costs and, for points, of the squares of their distances.
+bool fits_float32(Geometry const& geometry, double bound) {
   constexpr double kLeast = 0x1p-100;  // The least normal number over the unit roundoff, with some bits to spare.
-  double const size = bound / clouds.scale;
-  return (has_products(clouds.cost_function) ? size : size * size) >= kLeast;
+  auto const* const clouds = std::get_if<PointCloud>(&geometry);
+  if (clouds == nullptr) return bound == 0 || bound >= kLeast;
+  double const size = bound / clouds->scale;
+  return (has_products(clouds->cost_function) ? size : size * size) >= kLeast;
 }
 
 /// Moves (f', g') by constants to equal means: large constants would leave few digits to the rest. The sum of both
@@ -253,7 +255,7 @@ class SinkhornRun {
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
     report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps,
-                               rounding_text(problem_, policy_.entry_rounding()));
+                               rounding_text(problem_, policy_.entry_rounding(entropic().cost_size().bound_of_all)));
     // Values and plans have their digits: they need the potentials beside eps.
     if (double const rounding = policy_.potential_rounding(); rounding > 1e-3)
       report().message += fmt::format("; beside this eps the potentials are rounded to {:.0e} of the costs", rounding);
@@ -479,8 +481,8 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
   double mean_cost = problem.entropic->cost_size().mean;
   if (clouds != nullptr) require_no_overflow(clouds->cost_function, 0, mean_cost);
   double const bound = problem.entropic->cost_size().centred_bound;
-  bool const fits = first_precision(problem.options) == Precision::float64 || clouds == nullptr ||
-                    problem.entropic->is_self() || holds_squares(*clouds, bound);
+  bool const fits = first_precision(problem.options) == Precision::float64 || problem.entropic->is_self() ||
+                    fits_float32(problem.geometry, bound);
   auto const overflows = [&] { return !std::isfinite(problem.entropic->cost_size().centred_bound); };
   if ((overflows() || !fits) && problem.options.precision == Precision::automatic) {
     problem.options.precision = Precision::float64;

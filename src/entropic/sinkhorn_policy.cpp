@@ -519,16 +519,21 @@ double SinkhornPolicy::bound() const {
 }
 
 /// Plans of tf32 sweeps multiply in float32.
-double SinkhornPolicy::entry_rounding() const {
+double SinkhornPolicy::entry_rounding(double bound) const {
   Precision const products = precision_ == Precision::tf32 ? Precision::float32 : precision_;
-  return logit_rounding(options_.eps) / unit_roundoff(precision_) * unit_roundoff(products);
+  return unit_roundoff(products) * logit_size(options_.eps, bound);
+}
+
+/// The size of a logit at `eps`, for costs of size `bound`: its rounding error is that times the unit roundoff.
+double SinkhornPolicy::logit_size(double eps, double bound) const {
+  // With a penalty the target marginals have the factor exp(-f / rho).
+  double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
+  return 1 + (bound + level_) / eps + bound / least_penalty;
 }
 
 /// The rounding error of a logit in sweeps at `eps`.
 double SinkhornPolicy::logit_rounding(double eps) const {
-  // With a penalty the target marginals have the factor exp(-f / rho).
-  double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
-  return unit_roundoff(precision_) * (1 + (cost_bound_ + level_) / eps + cost_bound_ / least_penalty);
+  return unit_roundoff(precision_) * logit_size(eps, cost_bound_);
 }
 
 double SinkhornPolicy::potential_rounding() const {

@@ -74,8 +74,8 @@ class SinkhornPolicy {
   double marginal_error() const { return certified_error_.value_or(bound()); }
   /// The same for the criterion's value, relative as the tolerance is. Criteria other than l1 always have certificates.
   double value() const { return certified_value_.value_or(bound() / mass_); }
-  /// The relative rounding error of an entry of the plan, at the largest costs.
-  double entry_rounding() const;
+  /// The relative rounding error of an entry of the plan, at costs of size `bound`.
+  double entry_rounding(double bound) const;
   /// The rounding of the potentials as a share of the costs; 0 for costs that are all equal.
   double potential_rounding() const;
 
@@ -101,6 +101,7 @@ class SinkhornPolicy {
   bool rounding_shows() const { return options_.certificate && !is_self_ && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
+  double logit_size(double eps, double bound) const;
   double logit_rounding(double eps) const;
   bool begins_in_float64() const;
   bool foresees_floor() const;

@@ -85,6 +85,8 @@ class ConjugateGradient {
     combine({Term{1, &b_}}, *r_);
     project_and_measure();
     scale_ = norm_;
+    // A right side along the correction leaves the rounding of the projection, which no step reduces.
+    if (system_.null_vector && scale_ <= 4 * kUnitRoundoff * std::sqrt(dots({{&b_, &b_}})[0])) scale_ = 0;
     if (scale_ > 0 && dots({{&x_, &x_}})[0] != 0) evaluate();
   }
 

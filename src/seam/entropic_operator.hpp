@@ -60,6 +60,8 @@ struct CostSize {
   /// An upper bound of the centred cost C' (each cloud at its own mean) of points with weight: where the eps ladder
   /// starts. Translating a cloud does not change it; 0 when each cloud is a single point.
   double centred_bound;
+  /// The same for all points, whatever their weights; in a cost matrix, for points with weight.
+  double bound_of_all;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed, for the user's cost.
   double mean;
 };

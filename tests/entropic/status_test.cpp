@@ -119,8 +119,12 @@ TEST_P(Float64Test, totals_whose_product_overflows_are_refused) {
   };
   for (double const total : {1e-310, 1e-300, 1e-100, 1e100, 1e150}) {
     Report const report = solve(total);
-    EXPECT_EQ(report.status, Status::converged) << report.message;
-    EXPECT_TRUE(std::isfinite(report.primal) && std::isfinite(report.dual)) << total;
+    // Entries of the plan are then denormal numbers, which exponentials on CUDA do not have.
+    bool const may_end = total < 1e-300 && context().device().type == DeviceType::cuda;
+    if (!may_end || report.status != Status::precision_limit) {
+      EXPECT_EQ(report.status, Status::converged) << total << ": " << report.message;
+      EXPECT_TRUE(std::isfinite(report.primal) && std::isfinite(report.dual)) << total;
+    }
   }
   for (double const total : {1e160, 1e300}) {
     EXPECT_EQ(refusal_of([&] { solve(total); }).rfind("a, b: the totals are ", 0), 0u) << total;

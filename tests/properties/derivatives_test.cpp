@@ -422,7 +422,10 @@ TEST_P(DerivativesTest, are_finite_at_the_ends_of_the_ranges) {
         Gradients const gradients(plan, 3);
         for (auto const* const values : {&gradients.x, &gradients.y, &gradients.a, &gradients.b})
           for (double const value : *values) ASSERT_TRUE(std::isfinite(value));
-        EXPECT_TRUE(std::isfinite(gradients.report.distance));
+        // Products of 11 bits may make the system indefinite: it then ends without an estimate.
+        bool const may_break_down = GetParam().precision == Precision::tf32;
+        EXPECT_TRUE(std::isfinite(gradients.report.distance) ||
+                    (may_break_down && std::isnan(gradients.report.distance)));
         std::vector<double> product(60);
         LinearReport const report =
             plan.hessian_product({.x = {v.data(), 20, 3}}, {.x = {product.data(), 20, 3}}, {.iterations = 200});

@@ -17,7 +17,9 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   PlanData<T> const& data() const { return data_; }
 
-  CostSize cost_size() const override { return {data_.costs->bound(), data_.costs->mean()}; }
+  CostSize cost_size() const override {
+    return {data_.costs->bound(), data_.costs->bound_of_all(), data_.costs->mean()};
+  }
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;

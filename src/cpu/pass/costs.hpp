@@ -5,6 +5,7 @@
 // Norms and shifts are float64, one for each point. The n m scores are in T; kernels compute or read them in each pass
 // (stripe.hpp). Costs do not change, so an operator and its plans share them.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -97,6 +98,8 @@ class Costs {
   double bound() const { return bound_; }
   /// C' >= -depth(), whatever the weights.
   double depth() const { return depth_; }
+  /// As bound(), for points of any weight; in a matrix bound() itself.
+  double bound_of_all() const { return std::max(bound_, depth_); }
   virtual double factor() const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
   double mean() const { return mean_; }

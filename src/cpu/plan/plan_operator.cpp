@@ -27,13 +27,15 @@ double unit_near(double largest) {
   return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
 }
 
-/// Packs the points, each divided by its unit: a power of two near its largest coordinate.
+/// Packs the points, each divided by its unit: a power of two near its largest coordinate. `scaled` is scratch.
 template <class T>
-void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<double>& units) {
+void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<double>& units,
+                   std::vector<double>& scaled) {
   units.resize(static_cast<std::size_t>(points.rows()));
-  HostVector scaled(points.rows(), points.columns());
+  scaled.resize(static_cast<std::size_t>(points.rows() * points.columns()));
   with_data(points, [&](auto const* data) {
-    for (std::int64_t i = 0, e = 0; i < points.rows(); ++i) {
+    std::size_t e = 0;
+    for (std::int64_t i = 0; i < points.rows(); ++i) {
       auto const* const point = data + i * points.row_stride();
       double largest = 0;
       for (std::int64_t k = 0; k < points.columns(); ++k) largest = std::max<double>(largest, std::abs(point[k]));
@@ -41,7 +43,7 @@ void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<doubl
       for (std::int64_t k = 0; k < points.columns(); ++k, ++e) scaled[e] = point[k] / unit;
     }
   });
-  pack(std::as_const(scaled).view(), {}, 1, packed);
+  pack(MatrixView(scaled.data(), points.rows(), points.columns()), {}, 1, packed);
 }
 
 /// Concentration::exceeds() from this number on. A share is then held to 2^-65 (float) or 2^-221 (double) of the mean.
@@ -527,8 +529,8 @@ double PlanOperator<T>::label_cost() {
 
 template <class T>
 void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
-  pack_in_units(l, hadamard_.left, hadamard_.left_units);
-  pack_in_units(r, hadamard_.right, hadamard_.right_units);
+  pack_in_units(l, hadamard_.left, hadamard_.left_units, hadamard_.scaled);
+  pack_in_units(r, hadamard_.right, hadamard_.right_units, hadamard_.scaled);
   multiply_any(side, Scaling::plan, l, r, v, out);
 }
 

@@ -52,7 +52,7 @@ class PlanOperator final : public monge::PlanOperator {
   struct Products;   // data for products onto one side
   struct Hadamard {  // L and R of (P o L R^T) V, each row divided by a power of two
     PackedPoints<T> left, right;
-    std::vector<double> left_units, right_units;
+    std::vector<double> left_units, right_units, scaled;
   };
 
   Products& products(Side side);

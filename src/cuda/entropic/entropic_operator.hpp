@@ -19,7 +19,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   ~EntropicOperator() override;
 
   Problem const& problem() const { return problem_; }
-  CostSize cost_size() const override { return {problem_.costs->bound(), problem_.costs->mean()}; }
+  CostSize cost_size() const override {
+    return {problem_.costs->bound(), problem_.costs->bound_of_all(), problem_.costs->mean()};
+  }
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;

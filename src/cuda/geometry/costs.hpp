@@ -5,6 +5,7 @@
 // A kernel computes the score of a pair from two operands. A geometry derives from Costs, fills in the two sides and
 // provides its points. Everything else is written once, for all geometries.
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -62,6 +63,8 @@ class Costs {
   DataType scalar() const { return scalar_; }
   /// A bound of C' for points with weight. Infinite if the squared distances of any points overflow.
   double bound() const { return bound_; }
+  /// The same for points of any weight; in a matrix bound() itself.
+  double bound_of_all() const { return std::max(bound_, bound_of_all_); }
   double factor() const { return factor_; }
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.
   double mean() const { return mean_; }
@@ -158,7 +161,7 @@ class Costs {
   double factor_ = 1;   // Factor of scores that are computed; scores in memory are costs.
   double p_ = 2;        // ScoreForm::distances only.
   StoredCosts stored_;  // Costs of the rows; ScoreForm::stored only.
-  double bound_ = 0;
+  double bound_ = 0, bound_of_all_ = 0;
   double mean_ = std::numeric_limits<double>::quiet_NaN();
   SideCosts side_[2];
 };

@@ -239,8 +239,8 @@ void PointCosts::set_sides(double constant) {
     return cost_.bound(square[0], square[1],
                        is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max());
   };
-  bound_ = bound(largest_square);
-  if (std::isfinite(bound_)) bound_ = bound(largest_square_of_mass);
+  bound_of_all_ = bound(largest_square);
+  bound_ = std::isfinite(bound_of_all_) ? bound(largest_square_of_mass) : bound_of_all_;
 }
 
 void PointCosts::keep_scores(double cache_bytes) {

@@ -17,6 +17,7 @@ int value_tile(int width, DataType scalar);
 
 struct PackValuesArguments {
   StridedView from;       // count x width; stride between rows.
+  double const* weight;   // count; row j of V does not count where weight[j] is 0.
   double const* divisor;  // count; row j of V is divided by divisor[j]. Null for ones.
   int count;
   int padded_count;

@@ -58,13 +58,13 @@ __device__ __forceinline__ double vector_scale(unsigned long long largest) {
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
-    largest_kernel(int size, StridedView const v, unsigned long long* largest) {
+    largest_kernel(PackedSide const points, StridedView const v, unsigned long long* largest) {
   start_next_kernel();
   wait_for_previous_kernel();
   double mine = 0;
-  for (int j = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); j < size;
+  for (int j = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); j < points.size;
        j += static_cast<int>(gridDim.x) * kVectorThreads)
-    mine = fmax(mine, fabs(load_element(v, j * v.stride)));
+    if (points.weight[j] > 0) mine = fmax(mine, fabs(load_element(v, j * v.stride)));
   mine = warp_max(mine);
   if (threadIdx.x % 32 == 0) atomicMax(largest, static_cast<unsigned long long>(__double_as_longlong(mine)));
 }
@@ -129,8 +129,8 @@ void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream) {
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
                    void* factors, cudaStream_t stream) {
   constexpr int kMostBlocks = 128;
-  launch_chained(largest_kernel, std::min(vector_blocks(points.size), kMostBlocks), kVectorThreads, 0, stream,
-                 points.size, v, scale.largest);
+  launch_chained(largest_kernel, std::min(vector_blocks(points.size), kMostBlocks), kVectorThreads, 0, stream, points,
+                 v, scale.largest);
   for_each_point<ScaleFactor>(points.scalar, points.padded_size, stream,
                               FactorArguments{points, beta, v, scale.largest, factors});
 }

@@ -394,8 +394,8 @@ PackedValues PlanOperator::packed_values(Side side, StridedView const& v, int wi
   values.width = width;
   values.operand = entry_operand(padded_width, work.values_high.data(), work.values_low.data(), padded_count);
   values.scale = halves ? work.scale.data() : nullptr;
-  pack_values({v, divisor, problem_.size(other), padded_count, width, padded_width, scalar, work.largest.data(),
-               work.scale.data(), work.values_high.data(), work.values_low.data()},
+  pack_values({v, problem_.side(other).weight, divisor, problem_.size(other), padded_count, width, padded_width, scalar,
+               work.largest.data(), work.scale.data(), work.values_high.data(), work.values_low.data()},
               runtime->stream());
   return values;
 }

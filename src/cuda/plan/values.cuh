@@ -15,6 +15,7 @@ inline constexpr int kValueColumns = 32;  // Columns of V that a block packs.
 inline constexpr int kValueRows = 64;
 
 __device__ __forceinline__ double value_at(PackValuesArguments const& arguments, int j, int p) {
+  if (!(arguments.weight[j] > 0)) return 0;
   double const value = load_element(arguments.from, j * arguments.from.stride + p);
   return arguments.divisor ? value / arguments.divisor[j] : value;
 }
