@@ -347,7 +347,12 @@ int solve_folder(SolveArguments const& arguments) {
     Results const results = results_of(plans[k], problems[k], progress);
     progress.erase();
     auto json = report_json(run, options, report);
-    folders[k].fill(results.files, json_text(json), optional_files());
+    try {
+      folders[k].fill(results.files, json_text(json), optional_files());
+    } catch (Error const& error) {  // A full disk: the next problem may fit.
+      fmt::print(stderr, "monge: error: problem {}: {}\n", files[k].name, error.what());
+      code = std::max(code, kShort);
+    }
     if (!results.lacking.empty())
       fmt::print(stderr, "monge: error: problem {}: {}; all other results were written\n", files[k].name,
                  results.lacking);

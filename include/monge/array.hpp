@@ -1,6 +1,7 @@
 // Views of the caller's memory: pointer, shape, stride, element type and device. Nothing here owns or copies.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -34,8 +35,8 @@ constexpr std::int64_t size_of(DataType type) {
 
 enum class DeviceType { cpu, cuda };
 
-/// A stride that stands for that of contiguous rows. Other negative strides are errors of the functions that get them.
-inline constexpr std::int64_t kContiguous = -1;
+/// A stride that stands for that of contiguous rows. Negative strides are errors of the functions that get them.
+inline constexpr std::int64_t kContiguous = std::numeric_limits<std::int64_t>::min();
 
 /// Where memory lies and work runs. `index` counts CUDA devices; it is 0 on the CPU.
 struct Device {

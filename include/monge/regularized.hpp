@@ -237,8 +237,9 @@ class RegularizedPlan {
 /// 1e-6 relative and to half of the tolerance, or to 1e-6 alone where p or q is float32. q is scaled to the total of p.
 /// An empty p or q is uniform with total 1, or with the total of the other if that one is given. Costs are a matrix or
 /// those of points, and may have any offset and scale. Splitting stores X and the costs. Newton's method stores the
-/// active pairs of two iterates, at first about half of all pairs: on the CPU 4 bytes for each, so 4 n m bytes, and on
-/// CUDA bits. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
+/// active pairs of two iterates, at first about half of all pairs, in lists that grow: on the CPU up to 7 n m bytes,
+/// and on CUDA bits. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a
+/// Status.
 RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
                                   Regularizer const& regularizer, RegularizedOptions const& options);
 

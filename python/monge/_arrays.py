@@ -224,7 +224,8 @@ class PyTorch(NumPy):
 
     def _usable(self, field: str, value: Any) -> Array:
         if value.layout is not self.module.strided:
-            raise TypeError(f"{field}: is a tensor of layout {value.layout}; must be strided")
+            sparse = ", or of layout torch.sparse_coo or torch.sparse_csr where sparse costs are taken"
+            raise TypeError(f"{field}: is a tensor of layout {value.layout}; must be strided{sparse}")
         if value.is_nested or value.is_quantized:
             kind = "nested" if value.is_nested else "quantized"
             raise TypeError(f"{field}: is a {kind} tensor; must be a plain one, of float32 or float64")
@@ -485,6 +486,7 @@ def read_matrix(field: str, value: Any, what: str, column_major: bool = False) -
 def stack_of(field: str, given: Any) -> Any:
     """The argument of a batch, as an array of NumPy's where its own type cannot be taken apart."""
     is_opaque = isinstance(given, memoryview) or framework_of(given).root == "foreign"
+    is_opaque = is_opaque or getattr(given, "is_nested", False) is True  # read() refuses it.
     return read(field, given) if is_opaque else given
 
 

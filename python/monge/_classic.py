@@ -238,7 +238,7 @@ def _of_matrix(
         if given is not None:
             raise NotImplementedError(f"{field}: is given with several b; must be None")
     source = b if hasattr(b, "requires_grad") else columns
-    problems = [matrix_problem(M, a, source[:, k], device) for k in range(columns.shape[1])]
+    problems = [matrix_problem(M, a, _with_total(a, source[:, k], options), device) for k in range(columns.shape[1])]
     warns = truth("warn", warn)
     result = run_batch(problems, reg_type, options, None, None, shows(None, verbose), False)
     if warns:

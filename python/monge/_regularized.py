@@ -613,7 +613,7 @@ def solve_regularized_sample(
     """:func:`solve_regularized` with the costs of points.
 
     Newton's method, for a quadratic term or none, stores the active pairs of two plans, at first about half of all
-    pairs: on a CPU up to 6 n m bytes, on a GPU bits. Splitting, for all terms, stores the plan and the costs.
+    pairs: on a CPU up to 7 n m bytes, on a GPU bits. Splitting, for all terms, stores the plan and the costs.
     `report.peak_bytes` has the sum. Points have no mask. Points, metric, norm_p, scale and labels are as for :func:`monge.solve_sample`;
     other arguments and errors are as for :func:`solve_regularized`.
 

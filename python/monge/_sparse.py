@@ -92,6 +92,8 @@ def _of_scipy(field: str, M: Any, device: Any) -> tuple[SparseCosts, Place]:
         raise ValueError(f"{field}: has shape {M.shape}; must be (n, m)")
     if M.dtype.kind not in "fiub":
         raise TypeError(f"{field}: is of dtype {M.dtype}; must be numbers, float32 or float64")
+    if M.format in ("bsr", "dia"):  # Blocks store zeros that no one set, and diagonals lose zeros that someone did.
+        raise TypeError(f"{field}: is in the format {M.format}; must be coo, csr, csc, lil or dok, whose pairs are known")
     rows = M.tocsr()
     if not rows.has_canonical_format:
         rows = rows.copy()

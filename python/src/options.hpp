@@ -83,7 +83,7 @@ void set_options(Options& options, OptionDict const& given, VisitList const& vis
   for (auto const& [key, value] : given) {
     std::string const name = nb::cast<std::string>(nb::str(key));
     if (listed.find(", " + name + ",") == std::string::npos)
-      throw nb::type_error(("'" + name + "' is no option; options are " + names).c_str());
+      throw nb::type_error((name + ": is no option; options are " + names).c_str());
   }
 }
 

@@ -51,7 +51,12 @@ void call_on_team(int threads, void (*work)(void const* data, int thread, int si
   if (threads <= 1) return work(data, 0, 1);
   if (threads > reached && omp_get_level() == 0) require_threads(threads);
 #pragma omp parallel num_threads(threads)
-  work(data, omp_get_thread_num(), omp_get_num_threads());
+  {
+    // The first exception of a thread needs memory of its own, and the process ends where there is none: so it is taken
+    // while nothing has failed.
+    static_cast<void>(std::uncaught_exceptions());
+    work(data, omp_get_thread_num(), omp_get_num_threads());
+  }
 }
 
 }  // namespace monge

@@ -204,6 +204,7 @@ std::vector<BadCall> const& bad_calls() {
       {"y_null", [](Call& c) { c.y_null = true; }, {"y", "null", "3 x 2"}},
       {"x_stride_short", [](Call& c) { c.x_stride = 1; }, {"x", "row stride 1", "2"}},
       {"x_stride_negative", [](Call& c) { c.x_stride = -7; }, {"x", "row stride -7", "2"}},
+      {"x_stride_backwards", [](Call& c) { c.x_stride = -1; }, {"x", "row stride -1", "2"}},
       {"y_stride_zero", [](Call& c) { c.y_stride = 0; }, {"y", "row stride 0", "2"}},
       {"x_bytes_overflow", [](Call& c) { c.x_stride = huge; }, {"x", "4 x 2", "63 bits"}},
       {"x_rows_overflow", [](Call& c) { c.x_rows = huge, c.a.clear(); }, {"x", "63 bits"}},
@@ -390,10 +391,10 @@ void PrintTo(BadUse const& use, std::ostream* out) {
 std::vector<BadUse> const& bad_uses() {
   static std::vector<double> buffer(100, 0.0);
   static auto const vector = [](std::int64_t size) { return MutableVectorView(buffer.data(), size); };
-  static auto const input = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = -1) {
+  static auto const input = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = kContiguous) {
     return MatrixView(buffer.data(), rows, columns, stride);
   };
-  static auto const output = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = -1) {
+  static auto const output = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = kContiguous) {
     return MutableMatrixView(buffer.data() + 50, rows, columns, stride);
   };
   static std::vector<std::int64_t> indices(100, 0);

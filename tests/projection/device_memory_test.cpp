@@ -129,7 +129,7 @@ TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
       OddMemory const result(nullptr, entries * 4, 4), d_result(nullptr, entries * 4, 4);
       Device const device{DeviceType::cuda, 0};
       auto const view = [&](OddMemory const& memory, DataType of) {
-        return MutableBatchView(memory.data(), of, test.batch, size, size, -1, -1, device);
+        return MutableBatchView(memory.data(), of, test.batch, size, size, kContiguous, kContiguous, device);
       };
       project(context(), view(logits, type), view(result, DataType::float32), test.options);
       project_backward(context(), view(logits, type), view(gradient, type), view(d_result, DataType::float32),

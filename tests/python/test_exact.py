@@ -603,3 +603,10 @@ def test_points_of_next_to_no_mass_change_nothing(n: int, m: int, how: dict) -> 
         assert all_points.status == rest.status == "optimal"
         assert float(all_points.value) == pytest.approx(float(rest.value), rel=1e-11)
         assert all_points.report.dual == pytest.approx(float(rest.value), rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["bsr", "dia"])
+def test_sparse_formats_that_lose_their_pairs_are_refused(kind):
+    """Blocks store zeros that no one set, and diagonals lose zeros that someone did."""
+    with pytest.raises(TypeError, match=f"^M: is in the format {kind}; must be coo, csr, csc, lil or dok"):
+        monge.solve(sparse.csr_array(np.array([[1.0, 0.0], [0.0, 2.0]])).asformat(kind))
