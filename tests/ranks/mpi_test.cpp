@@ -165,7 +165,7 @@ void test(int rank, int size) {
   if (troubled) setrlimit(RLIMIT_AS, &little);
   message = error_of([&] { plan.dense({dense.data(), large.n(), large.m()}); });
   setrlimit(RLIMIT_AS, &whole);
-  require_that(message == (troubled ? "std::bad_alloc" : troubled_name + ": out of host memory"),
+  require_that(message == (troubled ? "" : troubled_name + ": ") + "Plan::dense: the host has too little memory",
                "out of memory on one rank");
 #endif
   require_that(potentials(context) == expected, "the context stays usable");
