@@ -17,6 +17,7 @@ import time
 import torch
 
 import monge
+from functools import partial
 import monge.torch
 
 
@@ -70,7 +71,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     from_memory, to_memory = (torch.empty(1 << 28, device="cuda") for _ in range(2))
-    copy = 2 * 4 * from_memory.numel() / (1e-3 * milliseconds(lambda: to_memory.copy_(from_memory), 9))
+    copy = 2 * 4 * from_memory.numel() / (1e-3 * milliseconds(partial(to_memory.copy_, from_memory), 9))
     del from_memory, to_memory
     runs = []
     for size in options.sizes:

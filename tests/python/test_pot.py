@@ -461,8 +461,8 @@ def test_numbers_and_backend_are_those_of_the_arrays(rng, dtype):
 def test_scalers(rng):
     x, y = 100 * rng.random((9, 2)), 100 * rng.random((8, 2))
     scaler = ot.utils.DataScaler(norm="minmax").fit(x)
-    for given in (scaler, scaler.transform):
-        ours = monge.solve_sample(x, y, reg=0.1, scaler=given)
+    for chosen in (scaler, scaler.transform):
+        ours = monge.solve_sample(x, y, reg=0.1, scaler=chosen)
         np.testing.assert_array_equal(ours.plan, monge.solve_sample(*map(scaler.transform, (x, y)), reg=0.1).plan)
 
 

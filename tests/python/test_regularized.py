@@ -212,7 +212,7 @@ def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
     np.testing.assert_array_equal(monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10), log["res"].plan)
 
 
-def test_points_have_the_plan_of_their_costs(rng):
+def test_points_and_their_costs_have_one_plan(rng):
     x, y = rng.normal(size=(21, 3)), rng.normal(size=(17, 3))
     cost = 0.5 * squared_distances(x, y)
     result = monge.solve_regularized_sample(x, y, quadratic=3.0, scale=0.5, tolerance=1e-10)

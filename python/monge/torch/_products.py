@@ -21,7 +21,7 @@ from torch import Tensor
 from .. import _core
 from .._arrays import read_matrix
 from .._problem import Problem
-from ._points import LEAST_MASS, filled, weights_of
+from ._points import LEAST_MASS, filled
 from ._response import Found, Wanted, of_factors, of_shares, product, with_equal_weights
 
 _NONE: Found = [None] * 5
