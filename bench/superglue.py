@@ -13,11 +13,11 @@ import argparse
 import json
 import statistics
 import time
+from functools import partial
 
 import torch
 
 import monge
-from functools import partial
 import monge.torch
 
 

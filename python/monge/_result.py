@@ -12,8 +12,8 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_matrix
-from ._names import MOST, calls, number, whole
 from ._followed import requires_gradient
+from ._names import MOST, calls, number, whole
 from ._plan_result import Gradients, LazyPlan, PlanResult, attached, without_second
 from ._problem import Problem, at_the_end, warn
 

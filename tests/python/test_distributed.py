@@ -4,9 +4,10 @@ import signal
 import threading
 import time
 
-import monge
 import numpy as np
 import pytest
+
+import monge
 
 
 class Meeting:

@@ -31,7 +31,6 @@ from ._points import LEAST_MASS, Dense, OfPlan, cost_factors, cost_sums, dense, 
 from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
 from ._response import FallsShortError, Found, Response, Wanted, by_weights, in_gauge
 
-
 _SHIFTED = 1e-3
 """The relative error of outputs above which derivatives of functions that are not linear have a warning."""
 
