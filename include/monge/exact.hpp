@@ -60,8 +60,8 @@ struct ExactPlan;
 struct ExactOptions {
   /// A plan is optimal under two conditions. Reduced costs: each C_ij - f_i - g_j is at least -tolerance times the
   /// smaller of the largest potential and ExactReport::cost_scale. Gap: with what rounding may hide of it, the gap is
-  /// at most 1e-6 sum_ij P_ij |C_ij| + tolerance times mass times a typical cost, the mean of the least costs of some
-  /// rows. > 0; below 1e-14 rounding may prevent a proof.
+  /// at most 1e-6 sum_ij P_ij |C_ij| + tolerance times mass times a typical cost, the geometric mean of the least
+  /// costs of some rows, by the mass that they move. > 0; below 1e-14 rounding may prevent a proof.
   double tolerance = 1e-12;
   /// Candidates of each row and of each column at the start, >= 1.
   int candidates = 12;

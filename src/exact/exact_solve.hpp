@@ -193,8 +193,9 @@ class ExactSolve {
   };
   Proof proof_of(std::vector<PlanEntry> const& entries);
 
-  /// The mean of the least |C_ij| > 0 of the rows of the sample.
-  double mean_of_least();
+  /// The geometric mean of the least |C_ij| > 0 of the rows of the sample, by the mass that each row moves, times the
+  /// share of this mass. Rows of far larger costs, which a pair of cost 0 may serve, change it little.
+  double typical_least(std::vector<PlanEntry> const& entries);
 
   /// Potentials of points without mass: first of columns, from rows with mass, then of rows, from all columns.
   void complete_potentials();

@@ -25,19 +25,28 @@ ExactSolve::Proof ExactSolve::proof_of(std::vector<PlanEntry> const& entries) {
   }
   proof.gap = gap.value();
   if (!proof.holds(hidden_))
-    proof.allowed += options_.tolerance * std::min(marginals_.total_a, options_.mass) * mean_of_least();
+    proof.allowed += options_.tolerance * std::min(marginals_.total_a, options_.mass) * typical_least(entries);
   return proof;
 }
 
-double ExactSolve::mean_of_least() {
+double ExactSolve::typical_least(std::vector<PlanEntry> const& entries) {
   std::vector<double> least(at(n_), kInfinity);
+  std::vector<bool> is_sampled(at(n_), false);
   for (Arc const& arc : sample()) {
+    is_sampled[at(arc.row)] = true;
     if (arc.cost != 0) least[at(arc.row)] = std::min(least[at(arc.row)], std::abs(arc.cost));
   }
-  std::erase(least, kInfinity);
-  double mean = 0;
-  for (double const cost : least) mean += cost / static_cast<double>(least.size());
-  return mean;
+  double const total = static_cast<double>(total_of(masses_.a));
+  double moved = 0, at_cost = 0, logarithms = 0;  // Shares of the mass: all, and of rows with a least.
+  for (PlanEntry const& entry : entries) {
+    if (is_dustbin(entry) || !is_sampled[at(entry.row)]) continue;
+    double const share = static_cast<double>(entry.mass) / total;
+    moved += share;
+    if (std::isinf(least[at(entry.row)])) continue;
+    at_cost += share;
+    logarithms += share * std::log(least[at(entry.row)]);
+  }
+  return at_cost > 0 ? at_cost / moved * std::exp(logarithms / at_cost) : 0;
 }
 
 void ExactSolve::complete_potentials() {

@@ -801,6 +801,63 @@ TEST(Exact, PointsWithoutMassCostNoDigits) {
   }
 }
 
+// Row 0 has the same large cost to all columns, so the optimum is that of the other rows and the cost of row 0, to its
+// weight. The potentials of row 0 may take the digits of the others, but then the status tells.
+TEST(Exact, OptimalPlansHaveTheOptimumBesidePointsOfNextToNoMass) {
+  Random random(14);
+  for (auto const& [n, m] : {std::pair{5, 4}, {41, 40}, {401, 380}}) {
+    std::vector<double> costs(n * m), a(n, 1.0 / (n - 1)), b(m, 1.0 / m);
+    for (double& cost : costs) cost = random.uniform();
+    auto const others = [&](ExactOptions const& options) {
+      return solve(make_matrix_problem({costs.begin() + m, costs.end()}, {a.begin() + 1, a.end()}, b), options).report;
+    };
+    auto const expect_honest = [&](double weight, double dear, ExactOptions const& options, double optimum) {
+      std::fill_n(costs.begin(), m, dear);
+      a[0] = weight;
+      for (bool const turned : {false, true}) {
+        CostMatrix const matrix{MatrixView(costs.data(), n, m), turned};
+        ExactReport const report = solve_exact(Context::cpu(2), matrix, turned ? b : a, turned ? a : b, options).report;
+        SCOPED_TRACE(testing::Message() << n << " x " << m << ", weight " << weight << ", cost " << dear << ", turned "
+                                        << turned << ": " << report.message);
+        double const slack = 2e-6 * optimum + 1e-11;  // Twice the gap of an optimal plan, whose rows cost at most 1.
+        EXPECT_LE(report.value, optimum + report.gap + slack);
+        if (report.status == ExactStatus::optimal) {
+          EXPECT_NEAR(report.value, optimum, slack);
+        }
+      }
+    };
+    double const optimum = others({}).value;
+    for (auto const& [weight, dear] : {std::pair{1e-30, 1e16}, {1e-20, 1e15}, {1e-13, 1e12}})
+      expect_honest(weight, dear, {}, optimum + weight * dear);
+    // Row 0 has weight, but stays.
+    ExactOptions const part{.mass = 0.5};
+    expect_honest(0.1, 1e16, part, others(part).value);
+  }
+}
+
+// Row 0 has a pair of cost 0, and the same weight as that column.
+TEST(Exact, OptimalPlansHaveTheOptimumBesideDearRowsOfAFreePair) {
+  Random random(15);
+  for (std::int64_t const n : {40, 400}) {
+    for (double const dear : {1e15, 1e20}) {
+      std::vector<double> costs(n * n), a(n);
+      for (double& cost : costs) cost = random.uniform();
+      for (double& weight : a) weight = std::floor(random.uniform(1, 1000));  // Whole, so totals have no rounding.
+      std::vector<double> b(a);
+      std::rotate(b.begin() + 1, b.begin() + 2, b.end());
+      std::fill_n(costs.begin() + 1, n - 1, kInfinity);
+      costs[0] = 0;
+      double const optimum = solve(make_matrix_problem(costs, a, b)).report.value;
+      std::fill_n(costs.begin() + 1, n - 1, dear);
+      ExactReport const report = solve(make_matrix_problem(costs, a, b)).report;
+      EXPECT_LE(report.value, optimum + report.gap * (1 + 1e-6));
+      if (report.status == ExactStatus::optimal) {
+        EXPECT_NEAR(report.value, optimum, 2e-6 * optimum) << n << ' ' << dear << ' ' << report.gap;
+      }
+    }
+  }
+}
+
 /// Three clusters on a line, of width 1e-3 and `distance` apart. A quarter of the targets have no mass.
 Problem clusters(std::int64_t size, double distance) {
   Random random(12);
