@@ -3,10 +3,10 @@
 //
 //   log2 P_ij = (g'_j - C'_ij) / unit      and      C_ij - g_j = s_i - G - unit log2 P_ij.
 //
-// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, or 2^-1020
-// if that is more, so entries stay within 2^-256 and 2^256, and the normalisation of rows, which adds log2 m to their
-// logarithms before these are compared, costs no digits. The unit is a power of two, so dividing costs by it does not
-// round.
+// |C'_ij - g'_j| is at most the bound of C' and the range of g' together, both of points with weight. The unit is 2^-8
+// to 2^-7 of that, or 2^-1020 if that is more, so entries stay within 2^-256 and 2^256, and the normalisation of rows,
+// which adds log2 m to their logarithms before these are compared, costs no digits. The unit is a power of two, so
+// dividing costs by it does not round.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -38,7 +38,7 @@ double unit_of(double range) {
 }  // namespace
 
 HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights)
-    : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})) {
+    : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})), weights_(weights) {
   // A new operator starts at f' = g' = 0, which is (s, t) for the user.
   shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
   shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
@@ -51,9 +51,17 @@ std::vector<double> HardTransform::nearest(Side side, std::vector<double> potent
   std::vector<double> const& own = by_rows ? shift_of_rows_ : shift_of_columns_;
   std::vector<double> const& others = by_rows ? shift_of_columns_ : shift_of_rows_;
   std::transform(potential.begin(), potential.end(), others.begin(), potential.begin(), std::minus<>());
-  auto const [lowest, highest] = std::minmax_element(potential.begin(), potential.end());
-  double const range = *highest - *lowest, top = *highest;
-  for (double& value : potential) value -= top;
+  // A point without weight takes no part, and its shift may be far above all costs of others.
+  std::vector<double> const& weight = by_rows ? weights_.b : weights_.a;
+  double lowest = std::numeric_limits<double>::infinity(), top = -lowest;
+  for (std::size_t j = 0; j < potential.size(); ++j) {
+    if (weight[j] == 0) continue;
+    lowest = std::min(lowest, potential[j]);
+    top = std::max(top, potential[j]);
+  }
+  if (lowest > top) lowest = top = 0;  // No point has weight.
+  double const range = top - lowest;
+  for (double& value : potential) value = std::min(value, top) - top;
   vectors.read(potential, entropic_->potential(opposite(side)));
   vectors.read(filled(entropic_->size(side), 0), entropic_->potential(side));
 

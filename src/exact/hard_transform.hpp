@@ -25,6 +25,7 @@ class HardTransform {
 
  private:
   std::unique_ptr<EntropicOperator> entropic_;
+  Marginals weights_;
   std::vector<double> shift_of_rows_, shift_of_columns_;
   double rounding_ = 0;
 };

@@ -253,6 +253,33 @@ TEST_P(ExactOnDevice, OutliersWithoutMassCostNoDigits) {
   }
 }
 
+// Costs of points are centred, and the shift of a far point may be far above all costs of points with mass.
+TEST(Exact, FarPointsWithoutMassCostNoDigits) {
+  for (double const distance : {0.0, 1000.0}) {
+    Problem problem = make_problem({.n = 400, .m = 400, .d = 3});
+    std::vector<double> points = problem.y.values();
+    for (double& coordinate : points) coordinate += distance;
+    problem.a.assign(400, 1.0 / 400);
+    problem.b.assign(400, 1.0 / 399);
+    problem.b[0] = 0;
+    problem.y = Stored(points, 400, 3);
+    ExactReport const expected = solve(problem).report;
+    std::fill_n(points.begin(), 3, 1e15);
+    problem.y = Stored(points, 400, 3);
+    for (bool const turned : {false, true}) {
+      if (turned) {
+        std::swap(problem.x, problem.y);
+        std::swap(problem.a, problem.b);
+      }
+      ExactReport const report = solve(problem).report;
+      EXPECT_EQ(report.status, ExactStatus::optimal) << distance << ' ' << turned << ": " << report.message;
+      double const allowed = 1e-12 * expected.cost_scale;  // The tolerance of reduced costs; the mass is 1.
+      EXPECT_NEAR(report.value, expected.value, allowed);
+      EXPECT_NEAR(report.dual, expected.dual, allowed);
+    }
+  }
+}
+
 /// Weights are whole numbers from 0 to `most`, with equal totals.
 Problem whole_problem(Random& random, std::int64_t n, std::int64_t m, double most, double costs, double forbidden = 0) {
   std::vector<double> a(n), b(m), cost(n * m);
