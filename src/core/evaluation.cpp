@@ -39,14 +39,18 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   return result;
 }
 
-void restore_digits(Evaluation& evaluation, double eps, double mean_cost, double product_mass) {
+double restore_digits(Evaluation& evaluation, double eps, double mean_cost, double product_mass,
+                      double forbidden_mass) {
   double const scale = eps * product_mass, both = evaluation.tilt + mean_cost * product_mass;
   double const mean_square = std::max(both, 0.0) / scale;  // The mean of z^2.
-  if (!(mean_square * std::sqrt(mean_square) <= 0x1p-50)) return;
-  if (!(std::abs(both / 2 - evaluation.entropy) <= 0x1p-46 * scale)) return;
+  double const rounding = 0x1p-50 * product_mass, loss = eps * std::min(forbidden_mass, rounding);
+  if (!(forbidden_mass <= rounding)) return loss;
+  if (!(mean_square * std::sqrt(mean_square) <= 0x1p-50)) return loss;
+  if (!(std::abs(both / 2 - evaluation.entropy) <= 0x1p-46 * scale)) return loss;
   evaluation.entropy = both / 2;
   evaluation.primal = evaluation.transport_cost + evaluation.entropy + evaluation.penalty;
   evaluation.dual = evaluation.primal - evaluation.gap;
+  return loss;
 }
 
 }  // namespace monge

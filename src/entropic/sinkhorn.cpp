@@ -220,7 +220,8 @@ class SinkhornRun {
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
   void certified(Evaluation value, double seconds) {
-    restore_digits(value, options().eps, report().mean_cost, report().mass * report().mass_b);
+    value_loss_ = restore_digits(value, options().eps, report().mean_cost, report().mass * report().mass_b,
+                                 entropic().cost_size().forbidden);
     policy_.certified(value);
     report().certified = true;
     report().gradient_norm = value.gradient_norm;
@@ -256,9 +257,12 @@ class SinkhornRun {
     report().marginal_error = policy_.marginal_error();
     report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps,
                                rounding_text(problem_, policy_.entry_rounding(entropic().cost_size().bound_of_all)));
-    // Values and plans have their digits: they need the potentials beside eps.
+    // Plans have their digits: they need the potentials beside eps. So have values without forbidden pairs.
     if (double const rounding = policy_.potential_rounding(); rounding > 1e-3)
       report().message += fmt::format("; beside this eps the potentials are rounded to {:.0e} of the costs", rounding);
+    if (value_loss_ > 1e-3 * std::abs(report().primal))
+      report().message +=
+          fmt::format("; beside this eps, forbidden pairs leave the values an error of about {:.0e}", value_loss_);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -296,6 +300,7 @@ class SinkhornRun {
   std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
   std::unique_ptr<NewtonMethod> newton_;
   SinkhornPolicy policy_;
+  double value_loss_ = 0;             // Of restore_digits().
   std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.
   Stopwatch watch_;
 };

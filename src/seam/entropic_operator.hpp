@@ -64,6 +64,7 @@ struct CostSize {
   double bound_of_all;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed, for the user's cost.
   double mean;
+  double forbidden;  // sum_ij a_i b_j over the pairs that are forbidden.
 };
 
 class EntropicOperator {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -146,6 +147,39 @@ TEST_P(ValuesAtAnyScale, values_keep_their_digits_from_eps_far_below_to_far_abov
         if (kind != Kind::matrix) continue;
         Real const unit = is_float32 ? 0x1p-24L : kUnit;
         EXPECT_NEAR(again.transport_cost(), report.transport_cost, 64 * unit * mean * (1 + mean / eps));
+      }
+    }
+  }
+}
+
+/// A forbidden pair adds some eps a_i b_j to the value, which may be far above the costs and below the rounding of eps.
+/// The point of little weight w, with all of its mass on the allowed columns, adds eps w log 2 (z = log 2 there), up to
+/// terms of the size w of the costs. Values without digits have the error of the rounding of numbers near eps.
+TEST_P(ValuesAtAnyScale, values_beside_forbidden_pairs_of_little_weight_have_digits_or_the_report_says_so) {
+  constexpr int n = 5, m = 4;
+  std::vector<double> cost;
+  for (int k = 0; k < n * m; ++k) cost.push_back(std::fmod(k * 0.6180339887, 1.0));
+  std::vector<double> const b{0.5, 0.25, 0.125, 0.125};
+  // At eps far above the costs, the value without the point of little weight is the mean cost, up to costs^2 / eps.
+  Real mean = 0;
+  for (int k = m; k < n * m; ++k) mean += Real(cost[k]) * b[k % m] / 4;
+  cost[0] = std::numeric_limits<double>::infinity();
+  for (double const weight : {0x1p-40, 0x1p-46, 0x1p-50, 0x1p-53, 0x1p-66, 0x1p-100, 0x1p-200, 0.0}) {
+    std::vector<double> const a{weight, 0.25, 0.25, 0.25, 0.25 - weight};
+    for (bool const transposed : {false, true}) {
+      for (double const eps : {1e8, 1e12, 1e16, 1e22}) {
+        SCOPED_TRACE(testing::Message() << "weight " << weight << ", eps " << eps << ", " << transposed);
+        CostMatrix matrix{{cost.data(), n, m}};
+        matrix.transposed = transposed;
+        Plan const plan = transposed ? monge::solve(context(), matrix, b, a, {.eps = eps})
+                                     : monge::solve(context(), matrix, a, b, {.eps = eps});
+        Report const& report = plan.report();
+        Real const truth = mean + eps * Real(weight) * std::log(2.0L);
+        bool const told = report.message.find("leave the values an error") != std::string::npos;
+        Real const allowed = told ? 64 * kUnit * eps : 2e-3L * truth;
+        EXPECT_NEAR(report.primal, truth, allowed) << report.message;
+        EXPECT_NEAR(report.dual, truth, allowed) << report.message;
+        EXPECT_TRUE(!told || eps * weight > 1e-4L * truth);
       }
     }
   }

@@ -18,7 +18,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   PlanData<T> const& data() const { return data_; }
 
   CostSize cost_size() const override {
-    return {data_.costs->bound(), data_.costs->bound_of_all(), data_.costs->mean()};
+    return {data_.costs->bound(), data_.costs->bound_of_all(), data_.costs->mean(), data_.costs->forbidden()};
   }
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;

@@ -115,6 +115,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
     result.line.weight.push_back(line.weight);
     cost.add(input.line_weight[l] * line.cost);
     weight.add(input.line_weight[l] * line.weight);
+    result.forbidden += input.line_weight[l] * line.forbidden;
   }
   result.mean = cost.value() / weight.value();
   return result;

@@ -33,6 +33,7 @@ struct CostSurvey {
   double least = std::numeric_limits<double>::infinity();  // Least cost of an allowed pair.
   double most = -least;  // Largest cost of allowed pairs of two points of positive weight, with l1 W.
   double mean = 0;       // Weighted by the product of both weights, over allowed pairs.
+  double forbidden = 0;  // sum_ij a_i b_j over the forbidden pairs.
   bool is_valid = true;  // Every number is valid; otherwise the rest is undefined.
   SurveyedPoints line, place;
 };

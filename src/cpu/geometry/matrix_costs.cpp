@@ -32,6 +32,7 @@ MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> 
   require_partners(Side::columns, b, (transposed_ ? found.line : found.place).has_partner());
   require_finite_range(found.least, found.most);
   this->mean_ = found.mean;
+  this->forbidden_ = found.forbidden;
   this->bound_ = found.most - found.least;  // C' is C less the least.
   origin_ = found.least;
   unit_ = stored_unit_ = unit_of(this->bound_);
@@ -64,6 +65,7 @@ std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) con
   using Twin = MatrixCosts<Other<T>>;
   std::shared_ptr<Twin> result(new Twin(this->size(Side::rows), this->size(Side::columns), cost_, transposed_));
   result->mean_ = this->mean_;
+  result->forbidden_ = this->forbidden_;
   result->origin_ = origin_;
   result->stored_unit_ = stored_unit_;
   result->unit_ = unit_;

@@ -100,6 +100,7 @@ struct LineRun {
 struct SurveyedLine {
   double least = std::numeric_limits<double>::infinity(), most = -least;
   double cost = 0, weight = 0;  // Sums, as those of SurveyedPoints.
+  double forbidden = 0;         // sum w over the forbidden pairs.
   bool is_valid = true;
 };
 /// Adds what these places say of a line to `line`.

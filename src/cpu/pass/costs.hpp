@@ -103,6 +103,8 @@ class Costs {
   virtual double factor() const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
   double mean() const { return mean_; }
+  /// sum_ij a_i b_j over the forbidden pairs; 0 for costs that at() and part() made.
+  double forbidden() const { return forbidden_; }
   virtual std::span<double const> norm(Side side) const = 0;
   virtual std::span<double const> shift(Side side) const = 0;
   /// The scores of stripes whose rows are points of `rows`; valid as long as this object.
@@ -124,6 +126,7 @@ class Costs {
 
  protected:
   double mean_ = std::numeric_limits<double>::quiet_NaN();
+  double forbidden_ = 0;
   double bound_ = 0, depth_ = 0;
 
  private:

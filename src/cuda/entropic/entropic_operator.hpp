@@ -20,7 +20,8 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   Problem const& problem() const { return problem_; }
   CostSize cost_size() const override {
-    return {problem_.costs->bound(), problem_.costs->bound_of_all(), problem_.costs->mean()};
+    Costs const& costs = *problem_.costs;
+    return {costs.bound(), costs.bound_of_all(), costs.mean(), costs.forbidden()};
   }
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;

@@ -24,7 +24,7 @@ inline constexpr int kSurveyPlaces = 4 * kSurveyThreads;
 
 /// Findings of one block.
 struct SurveyPart {
-  double least, largest, cost_sum, weight_sum;
+  double least, largest, cost_sum, weight_sum, forbidden;
 };
 
 /// The findings of each rank lie together, the records of all ranks one behind the other. A record has the parts of the
@@ -92,7 +92,8 @@ __global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source con
 
 /// Joins the findings of a warp's lanes, for all of them, in a fixed order.
 __device__ __forceinline__ SurveyPart warp_survey(SurveyPart part) {
-  return {-warp_max(-part.least), warp_max(part.largest), warp_sum(part.cost_sum), warp_sum(part.weight_sum)};
+  return {-warp_max(-part.least), warp_max(part.largest), warp_sum(part.cost_sum), warp_sum(part.weight_sum),
+          warp_sum(part.forbidden)};
 }
 
 /// Joins the findings of a block's threads, for thread 0.
@@ -108,6 +109,7 @@ __device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
       part.largest = fmax(part.largest, parts[w].largest);
       part.cost_sum += parts[w].cost_sum;
       part.weight_sum += parts[w].weight_sum;
+      part.forbidden += parts[w].forbidden;
     }
   }
   return part;
@@ -140,7 +142,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
     int const place = first_place + k * kSurveyThreads;
     weight[k] = place < arguments.places ? counted(arguments.place_weight[place]) : 0.0;
   }
-  SurveyPart part{INFINITY, -INFINITY, 0, 0};
+  SurveyPart part{INFINITY, -INFINITY, 0, 0, 0};
   for (int line = first_line; line < end; ++line) {
     double const mine = counted(arguments.line_weight[line]);
     PointSums of_line{};
@@ -158,7 +160,10 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
                       static_cast<unsigned long long>(column));
         continue;
       }
-      if (mask == 0 || isinf(cost)) continue;
+      if (mask == 0 || isinf(cost)) {
+        part.forbidden += mine * weight[k];
+        continue;
+      }
       part.least = fmin(part.least, cost);
       if (mine > 0 && weight[k] > 0) part.largest = fmax(part.largest, cost + matrix.l1 * l1_weight);
       of_line.cost += weight[k] * cost;
@@ -223,13 +228,14 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
   int const thread = static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  SurveyPart part{INFINITY, -INFINITY, 0, 0};
+  SurveyPart part{INFINITY, -INFINITY, 0, 0, 0};
   for (int block = thread; block < arguments.blocks[0] * arguments.blocks[1]; block += kSurveyThreads) {
     SurveyPart const other = records.parts_of(block / records.parts)[block % records.parts];
     part.least = fmin(part.least, other.least);
     part.largest = fmax(part.largest, other.largest);
     part.cost_sum += other.cost_sum;
     part.weight_sum += other.weight_sum;
+    part.forbidden += other.forbidden;
   }
   part = block_survey<kSurveyThreads>(part);
   if (thread == 0) {
@@ -239,6 +245,7 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
     result.largest = part.largest;
     result.cost_sum = part.cost_sum;
     result.weight_sum = part.weight_sum;
+    result.forbidden = part.forbidden;
   }
   auto const look = [&](int size, double const* weight, auto const& has_partner, int& first) {
     for (int i = thread; i < size; i += kSurveyThreads) {

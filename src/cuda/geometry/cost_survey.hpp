@@ -17,6 +17,7 @@ struct CostSurvey {
   double least;                  // Least cost of the allowed pairs.
   double largest;                // Largest cost of the allowed pairs of two points of positive weight, with l1 W.
   double cost_sum, weight_sum;   // Sums of a_i b_j C_ij and a_i b_j over the allowed pairs.
+  double forbidden;              // Sum of a_i b_j over the forbidden pairs.
   int first_lonely[2];           // The first row and column of positive weight without a partner; kNobody.
 
   /// The pair with number row columns + column.

@@ -68,6 +68,8 @@ class Costs {
   double factor() const { return factor_; }
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.
   double mean() const { return mean_; }
+  /// sum_ij a_i b_j over the forbidden pairs; 0 for costs that at() made.
+  double forbidden() const { return forbidden_; }
   double const* norm(Side side) const { return side_[side_index(side)].norm; }
   double const* shift(Side side) const { return side_[side_index(side)].shift; }
   /// The weighted mean of the shift.
@@ -163,6 +165,7 @@ class Costs {
   StoredCosts stored_;  // Costs of the rows; ScoreForm::stored only.
   double bound_ = 0, bound_of_all_ = 0;
   double mean_ = std::numeric_limits<double>::quiet_NaN();
+  double forbidden_ = 0;
   SideCosts side_[2];
 };
 

@@ -70,6 +70,7 @@ void MatrixCosts::finish(CostSurvey const& found) {
   stored_.least = found.least;
   range_ = found.largest - found.least;
   mean_ = found.cost_sum / found.weight_sum;
+  forbidden_ = found.forbidden;
   set_sides();
   set_bound();
 }
