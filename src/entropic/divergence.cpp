@@ -227,13 +227,20 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   }
 
   std::vector<Plan> plans = finished_plans(context, problems, setup, memory);
+  auto const dual_terms = [&](std::size_t i) {
+    return (problems[i].solved_by != nullptr ? problems[i].solved_by : &problems[i])->dual_terms;
+  };
   std::vector<Divergence> results;
   results.reserve(count);
   for (std::size_t k = 0; k < count; ++k) {
     Plan &ab = plans[k], &aa = plans[count + 2 * k], &bb = plans[count + 2 * k + 1];
     Report const &cross = ab.report(), &first = aa.report(), &second = bb.report();
     double const excess = cross.mass - cross.mass_b;
-    results.push_back({.value = cross.dual - first.dual / 2 - second.dual / 2 + cross.eps / 2 * excess * excess,
+    // The terms eps sum a sum b add up to 0 with the last one. Left out, they cost no digits where totals are large.
+    // Totals near 1 need them: restore_digits() may have given digits to whole dual values.
+    double const terms = dual_terms(k) - dual_terms(count + 2 * k) / 2 - dual_terms(count + 2 * k + 1) / 2;
+    double const whole = cross.dual - first.dual / 2 - second.dual / 2 + cross.eps / 2 * excess * excess;
+    results.push_back({.value = std::max(cross.mass, cross.mass_b) > 2 ? terms : whole,
                        .gap = std::abs(cross.gap) + (std::abs(first.gap) + std::abs(second.gap)) / 2,
                        .ab = std::move(ab),
                        .aa = std::move(aa),

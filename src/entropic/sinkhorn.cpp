@@ -222,6 +222,7 @@ class SinkhornRun {
   void certified(Evaluation value, double seconds) {
     value_loss_ = restore_digits(value, options().eps, report().mean_cost, report().mass * report().mass_b,
                                  entropic().cost_size().forbidden);
+    problem_.dual_terms = value.dual_of_rows + value.dual_of_columns - options().eps * value.mass;
     policy_.certified(value);
     report().certified = true;
     report().gradient_norm = value.gradient_norm;

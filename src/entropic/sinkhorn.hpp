@@ -1,5 +1,6 @@
 // Sinkhorn's algorithm on one or many problems at once.
 #pragma once
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,7 +20,9 @@ struct SinkhornProblem {
   WarmStart start;                             // The f and g that were given.
   std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); after the solve in the precision of the report.
   Report report{};
-  double translation = 0;                     // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
+  double translation = 0;  // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
+  /// The dual value less eps sum a sum b, from the certificate.
+  double dual_terms = std::numeric_limits<double>::quiet_NaN();
   bool keeps_first = false;                   // Whether to keep the operator that a float64 twin replaces,
   std::unique_ptr<EntropicOperator> first{};  // and that operator.
   SinkhornProblem* solved_by = nullptr;       // An equal problem that is solved instead of this one; null: none.

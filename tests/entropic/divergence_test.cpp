@@ -237,6 +237,22 @@ TEST_P(DivergenceTest, of_clouds_that_are_single_points) {
   EXPECT_NEAR(diverge({here, there, ones, ones}, 0.01).value, 32, 1e-12);
 }
 
+// Balanced plans of totals T are T times those of total 1, and so is the divergence. The errors of dual_error() hold
+// for the weights 1, 1/2 and 1/2 of both divergences, with the rounding of terms of the size T (eps log T + costs).
+TEST_P(DivergenceTest, of_large_totals_keeps_its_digits) {
+  Problem const problem = oracle::make_problem({12, 9, 3});
+  double const eps = 0.5, unit = diverge(problem, eps).value;
+  for (double const total : {0x1p-60, 1.5, 3.0, 0x1p40, 0x1p60, 0x1p100}) {
+    Problem large = problem;
+    for (std::vector<double>* const weights : {&large.a, &large.b}) {
+      for (double& weight : *weights) weight *= total;
+    }
+    Divergence const actual = diverge(large, eps);
+    Real const size = 2 * spread_of(problem) + eps * std::abs(std::log(total));
+    EXPECT_NEAR(actual.value / total, unit, 4 * (tolerance(3) + 0x1p-47L) * size) << total;
+  }
+}
+
 // With eps goes the correlation of the two clouds: what is left is the squared distance of their means, up to a term of
 // the order of spread^2 / eps.
 TEST_P(DivergenceTest, at_huge_eps_is_that_of_the_means) {
