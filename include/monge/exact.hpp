@@ -148,12 +148,13 @@ struct ExactPlan {
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals. Without
 /// penalties and `mass` the totals must be equal to 1e-6 relative, and b is scaled to the total of a. An empty a or b
-/// is uniform with total 1, or with the total of the other if that one is given. Masses are exact: integer weights give
-/// integer entries. Pairs of infinite cost have no mass; if they split the points into parts whose totals differ by
-/// rounding, up to 1e-12 of the total, the plan lacks the difference. Finite costs are at most 1e307 / (n + m) in
-/// absolute value. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs run on the
-/// device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if forbidden pairs
-/// leave no plan; unsupported; out_of_memory; device_failure).
+/// is uniform with total 1, or with the total of the other if that one is given. Masses are
+/// multiples of about 2^-100 of the total, so integer weights give integer entries. A weight below half of this counts
+/// as 0, and the gap has its cost. Pairs of infinite cost have no mass; if they split the points into parts whose
+/// totals differ by rounding, up to 1e-12 of the total, the plan lacks the difference. Finite costs are at most 1e307 /
+/// (n + m + 2) in absolute value. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs
+/// run on the device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if
+/// forbidden pairs leave no plan; unsupported; out_of_memory; device_failure).
 ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                       ExactOptions const& options = {});
 

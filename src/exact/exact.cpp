@@ -50,9 +50,12 @@ ExactPlan ExactSolve::solve() {
   while (!improve()) {
   }
   if (stopped_ && best_dual_ < 0) price_of_zero();
-  Proof const proof = proof_of(simplex_.entries());
+  std::vector<PlanEntry> const entries = simplex_.entries();
+  Proof proof = proof_of(entries);
   split_mass_price();
   complete_potentials();
+  hide_dropped();
+  if (dropped_ > 0 && !proof.holds(hidden_) && proof.holds(hidden_ - dropped_)) proof.allowed += tolerated(entries);
   return result(proof);
 }
 
@@ -142,6 +145,8 @@ ExactPlan solve_any(Context const& context, Cost const& cost, VectorView a, Vect
     Shape const shape = shape_of(cost);
     if (options.start) validate_start(*options.start, shape);
     constexpr std::int64_t kMost = std::int64_t{1} << 27;  // Candidates are counted in 32 bits.
+    require(std::max(shape.rows, shape.columns) <= kMost, "cost: is {} x {}; must have at most {} rows and columns",
+            shape.rows, shape.columns, kMost);
     require(std::max(shape.rows, shape.columns) <= kMost / options.candidates,
             "candidates: is {} for {} x {} points; must be at most {}, of a side's points", options.candidates,
             shape.rows, shape.columns, kMost / std::max(shape.rows, shape.columns));

@@ -193,13 +193,18 @@ class ExactSolve {
   };
   Proof proof_of(std::vector<PlanEntry> const& entries);
 
-  /// The geometric mean of the least |C_ij| > 0 of the rows of the sample, by the mass that each row moves, times the
-  /// share of this mass. Rows of far larger costs, which a pair of cost 0 may serve, change it little.
-  double typical_least(std::vector<PlanEntry> const& entries);
+  /// The part of an allowed gap by the tolerance, which it multiplies by the mass and a typical cost: the geometric
+  /// mean of the least |C_ij| > 0 of the rows of the sample, by the mass that each row moves, times the share of this
+  /// mass. Rows of far larger costs, which a pair of cost 0 may serve, change the mean little.
+  double tolerated(std::vector<PlanEntry> const& entries);
 
   /// Potentials of points without mass: first of columns, from rows with mass, then of rows, from all columns.
   void complete_potentials();
   void complete(Side side);
+
+  /// Lowers the dual value by what weights that round to no mass may cost: the weight times |potential| and the largest
+  /// potential of the other points, whose mass changes as much.
+  void hide_dropped();
 
   /// Entries of the plan, in order. Those of the dustbin become entries of pairs or penalties.
   std::vector<PlanEntry> plan_entries(CompensatedSum& penalties) const;
@@ -221,6 +226,7 @@ class ExactSolve {
   ExactReport report_;
   double best_dual_ = -kInfinity;
   double hidden_ = 0;           // How much lower the rounding of the pass may make it.
+  double dropped_ = 0;          // The part of it of weights that round to no mass.
   double potential_scale_ = 0;  // The largest |u_i| or |v_j| of the last round.
   bool has_small_potentials_ = false;
   bool stopped_ = false;

@@ -24,12 +24,11 @@ ExactSolve::Proof ExactSolve::proof_of(std::vector<PlanEntry> const& entries) {
     proof.allowed += kMostGap * value * std::abs(entry.cost);
   }
   proof.gap = gap.value();
-  if (!proof.holds(hidden_))
-    proof.allowed += options_.tolerance * std::min(marginals_.total_a, options_.mass) * typical_least(entries);
+  if (!proof.holds(hidden_)) proof.allowed += tolerated(entries);
   return proof;
 }
 
-double ExactSolve::typical_least(std::vector<PlanEntry> const& entries) {
+double ExactSolve::tolerated(std::vector<PlanEntry> const& entries) {
   std::vector<double> least(at(n_), kInfinity);
   std::vector<bool> is_sampled(at(n_), false);
   for (Arc const& arc : sample()) {
@@ -46,7 +45,8 @@ double ExactSolve::typical_least(std::vector<PlanEntry> const& entries) {
     at_cost += share;
     logarithms += share * std::log(least[at(entry.row)]);
   }
-  return at_cost > 0 ? at_cost / moved * std::exp(logarithms / at_cost) : 0;
+  double const typical = at_cost > 0 ? at_cost / moved * std::exp(logarithms / at_cost) : 0;
+  return options_.tolerance * std::min(marginals_.total_a, options_.mass) * typical;
 }
 
 void ExactSolve::complete_potentials() {
@@ -71,6 +71,21 @@ void ExactSolve::complete(Side side) {
         double& potential = own[at(by_rows ? arc.row : arc.column)];
         potential = std::min(potential, arc.cost - others[at(by_rows ? arc.column : arc.row)]);
       });
+}
+
+void ExactSolve::hide_dropped() {
+  auto const add = [&](std::vector<double> const& weights, std::vector<Mass> const& masses,
+                       std::vector<double> const& potentials) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      bool const is_dropped = masses[i] == 0 && weights[i] > 0 && weights[i] < masses_.weight(1);
+      if (is_dropped && std::isfinite(potentials[i]))
+        dropped_ += weights[i] * std::abs(potentials[i]) + weights[i] * potential_scale_;
+    }
+  };
+  add(marginals_.a, masses_.a, f_);
+  add(marginals_.b, masses_.b, g_);
+  hidden_ += dropped_;
+  best_dual_ -= dropped_;
 }
 
 std::vector<PlanEntry> ExactSolve::plan_entries(CompensatedSum& penalties) const {
@@ -101,6 +116,12 @@ std::string ExactSolve::message(double rounding) const {
     case ExactStatus::optimal:
       return "The plan is optimal.";
     case ExactStatus::precision_limit:
+      if (dropped_ > report_.gap / 2)
+        return fmt::format(
+            "The gap is {:.1e}, above a millionth of the cost of the plan, since weights of up to {:.1e} count as 0 "
+            "and "
+            "may cost {:.1e}; set them to 0.",
+            report_.gap, masses_.weight(1) / 2, dropped_);
       return fmt::format(
           "The gap is {:.1e}, of which rounding hides up to {:.1e}, above a millionth of the cost of the plan, since "
           "costs are up to {:.1e}{}.",

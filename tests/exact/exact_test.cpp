@@ -691,6 +691,10 @@ TEST(Exact, RefusesSparseCostsThatAreNone) {
   expect_refusal(refusal({0, 2, 3}, {0, 1, 2}, {1, 1}), "values: has size 2; must be 3");
   expect_refusal(refusal({0, 2, 3}, {0, 1, 2}, {1, std::nan(""), 1}), "cost: row 0, column 1 is nan");
   expect_refusal(refusal({0}, {}, {}), "cost: is 0 x 3");
+  std::int64_t const begin[] = {0, 0}, most = std::int64_t{1} << 40;
+  SparseCost const wide{most, {begin, 2}, {}, {}};
+  expect_refusal(refusal_of([&] { solve_exact(Context::cpu(), wide, {}, {}); }),
+                 "cost: is 1 x 1099511627776; must have");
   expect_refusal(refusal({0, 0, 0}, {}, {}), "cost: forbids too many pairs");
   expect_refusal(refusal({0, 2, 3}, {0, 1, 1}, {1, 1, 1}), "cost: forbids too many pairs");
   expect_refusal(refusal({0, 1, 2}, {1, 1}, {1, 1}, {.mass = 0.5}), "mass: is 0.5; must be at most 0.333");
@@ -882,6 +886,27 @@ TEST(Exact, OptimalPlansHaveTheOptimumBesideDearRowsOfAFreePair) {
         EXPECT_NEAR(report.value, optimum, 2e-6 * optimum) << n << ' ' << dear << ' ' << report.gap;
       }
     }
+  }
+}
+
+// Masses are multiples of about 2^-100 of the total.
+TEST(Exact, TheGapHasTheCostOfWeightsThatRoundToNone) {
+  auto const report_of = [](double cost, double weight, bool turned) {
+    std::vector<double> const costs{0, 1, 1, 0, cost, cost}, a{0.5, 0.5, weight}, b{0.5, 0.5};
+    CostMatrix const matrix{MatrixView(costs.data(), 3, 2), turned};
+    return solve_exact(Context::cpu(2), matrix, turned ? b : a, turned ? a : b).report;
+  };
+  for (bool const turned : {false, true}) {
+    for (double const cost : {1e50, -1e50}) {
+      ExactReport const report = report_of(cost, 1e-40, turned);
+      double const optimum = cost * 1e-40;
+      EXPECT_EQ(report.status, ExactStatus::precision_limit);
+      EXPECT_GE(report.gap, 0.9 * std::abs(optimum));
+      EXPECT_LE(report.dual, 0.9 * std::min(optimum, 0.0));
+      EXPECT_NE(report.message.find("count as 0"), std::string::npos) << report.message;
+    }
+    ExactReport const report = report_of(1e10, 1e-40, turned);
+    EXPECT_EQ(report.status, ExactStatus::optimal) << report.message;
   }
 }
 
