@@ -319,6 +319,22 @@ TEST_P(QuadraticNewton, TakesFewPasses) {
   }
 }
 
+// Costs that are all equal change no plan, however large they are. All entries of the plan are equal. The value is off
+// by the gap, at most 1e-10 of the slope of the regularizer there, and by rounding.
+TEST_P(QuadraticNewton, EqualHugeCostsGiveThePlanOfNone) {
+  std::int64_t const n = 20, m = 31;
+  std::vector<double> const p = uniform(n), q = uniform(m);
+  for (double const value : {1.0, 1e16, 1e160, 1e200, -1e200, 1e300}) {
+    SCOPED_TRACE(value);
+    std::vector<double> const cost(static_cast<std::size_t>(n * m), value);
+    RegularizedPlan const plan = solve(CostMatrix{{cost.data(), n, m}}, p, q, 1, 1e-10);
+    EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+    EXPECT_LE(plan.report().iterations, 10);
+    double const entry = 1 / static_cast<double>(n * m);
+    EXPECT_NEAR(plan.report().primal, value + entry / 2, 1e-12 * (std::abs(value) + 1));
+  }
+}
+
 TEST_P(QuadraticNewton, PointsGiveThePlanOfTheirCosts) {
   std::int64_t const n = 37, m = 59;
   std::mt19937_64 random(11);

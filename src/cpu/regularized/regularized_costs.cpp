@@ -82,7 +82,10 @@ void RegularizedCosts::take(CostSurvey const& found) {
     SurveyedPoints const& sum = *sums[static_cast<int>(side)];
     points.shift.assign(points.share.size(), 0.0);
     for (std::size_t i = 0; i < points.share.size(); ++i) {
-      double const mean = sum.weight[i] > 0 ? sum.cost[i] / sum.weight[i] - found.mean / 2 - scale_.offset / 2 : 0;
+      // Equal costs are 0 inside; their sums are rounded.
+      double const mean = sum.weight[i] > 0 && found.most > found.least
+                              ? sum.cost[i] / sum.weight[i] - found.mean / 2 - scale_.offset / 2
+                              : 0;
       points.mean.push_back(mean / scale_.range);
     }
     if (!points_) continue;

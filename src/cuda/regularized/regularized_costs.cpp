@@ -143,6 +143,7 @@ void RegularizedCosts::finish() {
 
 void RegularizedCosts::set_means(CostSurvey const& survey) {
   if (sums_.size() == 0) return;
+  bool const differ = survey.largest > survey.least;  // Equal costs are 0 inside; their sums are rounded.
   std::vector<PointSums> const sums = download(*runtime_, sums_.data(), sums_.size());
   sums_ = {};
   double const half = survey.cost_sum / survey.weight_sum / 2 + scale_.offset / 2;
@@ -150,7 +151,7 @@ void RegularizedCosts::set_means(CostSurvey const& survey) {
   for (Side const line_or_place : kSides) {
     Points& points = of_[side_index(matrix_.cost.transposed ? opposite(line_or_place) : line_or_place)];
     for (std::size_t i = 0; i < points.share.size(); ++i, ++sum)
-      points.mean.push_back(sum->weight > 0 ? (sum->cost / sum->weight - half) / scale_.range : 0);
+      points.mean.push_back(sum->weight > 0 && differ ? (sum->cost / sum->weight - half) / scale_.range : 0);
   }
 }
 
