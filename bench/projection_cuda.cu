@@ -109,9 +109,9 @@ int main(int argc, char** argv) {
     std::string const name = std::string(label) + (backward ? " backward " : " ") + std::to_string(n);
     report(name, batch, bytes, count, [&](int i) {
       std::int64_t const at = cached ? 0 : i % (matrices / batch) * batch * cells;
-      monge::BatchView const in(logits + at, batch, n, n, -1, -1, device),
-          g(gradient + at, batch, n, n, -1, -1, device);
-      monge::MutableBatchView const to(out + at, batch, n, n, -1, -1, device);
+      monge::BatchView const in(logits + at, batch, n, n, monge::kContiguous, monge::kContiguous, device),
+          g(gradient + at, batch, n, n, monge::kContiguous, monge::kContiguous, device);
+      monge::MutableBatchView const to(out + at, batch, n, n, monge::kContiguous, monge::kContiguous, device);
       backward ? monge::project_backward(context, in, g, to, options) : monge::project(context, in, to, options);
     });
   };
@@ -167,15 +167,17 @@ int main(int argc, char** argv) {
             float* const to = out + i * tokens * columns;
             monge::VectorView const scale(parameters, 3, 1, device), base(parameters + 4, columns, 1, device);
             if (backward) {
-              monge::mhc_mapping_backward(context, {mixes, tokens, columns, -1, device}, scale, base,
-                                          {g, tokens, n, -1, device}, {g + n * tokens, tokens, n, -1, device},
-                                          {g + 2 * n * tokens, tokens, n, n, -1, -1, device},
-                                          {to, tokens, columns, -1, device}, {parameters + 256, 3, 1, device},
-                                          {parameters + 260, columns, 1, device}, options);
+              monge::mhc_mapping_backward(
+                  context, {mixes, tokens, columns, monge::kContiguous, device}, scale, base,
+                  {g, tokens, n, monge::kContiguous, device}, {g + n * tokens, tokens, n, monge::kContiguous, device},
+                  {g + 2 * n * tokens, tokens, n, n, monge::kContiguous, monge::kContiguous, device},
+                  {to, tokens, columns, monge::kContiguous, device}, {parameters + 256, 3, 1, device},
+                  {parameters + 260, columns, 1, device}, options);
             } else {
-              monge::mhc_mapping(context, {mixes, tokens, columns, -1, device}, scale, base,
-                                 {to, tokens, n, -1, device}, {to + n * tokens, tokens, n, -1, device},
-                                 {to + 2 * n * tokens, tokens, n, n, -1, -1, device}, options);
+              monge::mhc_mapping(
+                  context, {mixes, tokens, columns, monge::kContiguous, device}, scale, base,
+                  {to, tokens, n, monge::kContiguous, device}, {to + n * tokens, tokens, n, monge::kContiguous, device},
+                  {to + 2 * n * tokens, tokens, n, n, monge::kContiguous, monge::kContiguous, device}, options);
             }
           });
         }

@@ -116,7 +116,8 @@ TEST_F(CudaContext, cuda_projections_in_device_memory_neither_allocate_nor_wait)
   check(cudaMemset(memory, 0, 2 * 16 * sizeof(float)));
   check(cudaDeviceSynchronize());
   Device const device = context.device();
-  project(context, {memory, 1, 4, 4, -1, -1, device}, {memory + 16, 1, 4, 4, -1, -1, device}, {});
+  project(context, {memory, 1, 4, 4, kContiguous, kContiguous, device},
+          {memory + 16, 1, 4, 4, kContiguous, kContiguous, device}, {});
   EXPECT_EQ(cuda::runtime_of(context).counters().allocations, 0);
   EXPECT_EQ(cuda::runtime_of(context).counters().waits, 0);
   projected(context);

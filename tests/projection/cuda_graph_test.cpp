@@ -42,16 +42,17 @@ struct Gradients {
 
   void enqueue(Context const& context, int iterations) const {
     float* const d = d_maps.get();
-    mhc_mapping_backward(context, {mixes.get(), kTokens, 24, -1, kDevice}, {parameters.get(), 3, 1, kDevice},
-                         {parameters.get() + 3, 24, 1, kDevice}, {d, kTokens, 4, -1, kDevice},
-                         {d + 4 * kTokens, kTokens, 4, -1, kDevice}, {d + 8 * kTokens, kTokens, 4, 4, -1, -1, kDevice},
-                         {d_mixes.get(), kTokens, 24, -1, kDevice}, {d_parameters.get(), 3, 1, kDevice},
+    mhc_mapping_backward(context, {mixes.get(), kTokens, 24, kContiguous, kDevice}, {parameters.get(), 3, 1, kDevice},
+                         {parameters.get() + 3, 24, 1, kDevice}, {d, kTokens, 4, kContiguous, kDevice},
+                         {d + 4 * kTokens, kTokens, 4, kContiguous, kDevice},
+                         {d + 8 * kTokens, kTokens, 4, 4, kContiguous, kContiguous, kDevice},
+                         {d_mixes.get(), kTokens, 24, kContiguous, kDevice}, {d_parameters.get(), 3, 1, kDevice},
                          {d_parameters.get() + 3, 24, 1, kDevice});
     ProjectionOptions options;
     options.iterations = iterations;
-    project_backward(context, {logits.get(), kBatch, kSize, kSize, -1, -1, kDevice},
-                     {d_out.get(), kBatch, kSize, kSize, -1, -1, kDevice},
-                     {d_logits.get(), kBatch, kSize, kSize, -1, -1, kDevice}, options);
+    project_backward(context, {logits.get(), kBatch, kSize, kSize, kContiguous, kContiguous, kDevice},
+                     {d_out.get(), kBatch, kSize, kSize, kContiguous, kContiguous, kDevice},
+                     {d_logits.get(), kBatch, kSize, kSize, kContiguous, kContiguous, kDevice}, options);
   }
   std::vector<std::vector<float>> values() const {
     return {values_of(d_mixes, 24 * kTokens), values_of(d_parameters, 27), values_of(d_logits, kBatch * kSize * kSize)};

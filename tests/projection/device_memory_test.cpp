@@ -25,7 +25,9 @@ class DeviceBatch {
   DeviceBatch& operator=(DeviceBatch const&) = delete;
   ~DeviceBatch() { cudaFree(data_); }
 
-  MutableBatchView view() const { return {data_, type_, batch_, 4, 4, -1, -1, {DeviceType::cuda, 0}}; }
+  MutableBatchView view() const {
+    return {data_, type_, batch_, 4, 4, kContiguous, kContiguous, {DeviceType::cuda, 0}};
+  }
   void write(std::int64_t first, BatchView const& elements) {
     check(cudaMemcpy(at(first), elements.data(), bytes(elements.batch()), cudaMemcpyHostToDevice));
     check(cudaDeviceSynchronize());

@@ -284,7 +284,7 @@ void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& 
   arguments.res = memory.reach(out.res, streams * streams * arrays.tokens, true);
   if (streams != 4) {
     mhc_split(arguments, arguments.res, streams * streams, runtime_->multiprocessors(), runtime_->stream());
-    MutableBatchView const res(arguments.res, arrays.tokens, streams, streams, -1, -1, device());
+    MutableBatchView const res(arguments.res, arrays.tokens, streams, streams, kContiguous, kContiguous, device());
     forward(problem, res, res);  // Every kernel has read a matrix before it writes the matrix.
     return memory.back();
   }
@@ -320,7 +320,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
     float* const logits = arguments.d_mixes + 2 * streams;
     mhc_split(arguments, logits, gradients.d_mixes_stride, runtime_->multiprocessors(), runtime_->stream());
     MutableBatchView const place(logits, arrays.tokens, streams, streams, gradients.d_mixes_stride, streams, device());
-    BatchView const d_res(arguments.d_res, arrays.tokens, streams, streams, -1, -1, device());
+    BatchView const d_res(arguments.d_res, arrays.tokens, streams, streams, kContiguous, kContiguous, device());
     backward(problem, place, d_res, place, nullptr);  // As in mhc_forward().
     arguments.partial = workspace(std::int64_t{2} * mhc_rows(arrays.tokens) * columns) + kCounter;
     mhc_join(arguments, runtime_->stream());
