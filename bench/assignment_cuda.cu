@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
     linear_sum_assignment(Context::cpu(), BatchView(costs.data(), problems, rows, columns),
                           output(expected.data(), problems, pairs, {}));
     double const cpu_ms = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    BatchView const batch(on_device.data(), problems, rows, columns, monge::kContiguous, kContiguous, device);
+    BatchView const batch(on_device.data(), problems, rows, columns, kContiguous, kContiguous, device);
     double const ms = bench::median_ms(stream.get(), repeats, [&] {
       linear_sum_assignment(gpu, batch, output(found.data(), problems, pairs, device));
     });
