@@ -204,7 +204,7 @@ WRONG_OF_LOSSES = [
     (lambda x, y, c, v: {"tol": -1.0}, ValueError, "^tol: is -1; must be finite and >= 0"),
     (lambda x, y, c, v: {"schedule": "fast"}, ValueError, "^schedule: is 'fast'; must be"),
     (lambda x, y, c, v: {"schedule": [1]}, TypeError, "^schedule: is of type list; must be"),
-    (lambda x, y, c, v: {"speed": 2}, TypeError, "^'speed' is no option"),
+    (lambda x, y, c, v: {"speed": 2}, TypeError, "^speed: is no option"),
 ]
 WRONG_OF_REGULARIZED = [
     (lambda x, y, c, v: {"cost": c[0]}, ValueError, r"^cost: has shape \(8,\); must be \(n, m\)"),
