@@ -70,7 +70,7 @@ REGULARIZED = {
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
 _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUAL_TOTALS_OF_EXACT}|{_UNEQUAL_PENALTIES}")
-_NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument )?'(tol|max_iter)'")
+_NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument ')?(tol|max_iter)(?:'|: is no option)")
 
 
 def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:

@@ -152,7 +152,7 @@ WRONG = [
     (solve, {"M": csr_array(M)}, TypeError, "M: is sparse, of type csr_array; must be dense"),
     (solve, {"M": MASKED}, ValueError, "M: has masked entries; must have none"),
     (solve, {"a": np.ma.masked_less(A, 1)}, ValueError, "a: has masked entries; must have none"),
-    (solve, {"stopThr": 1e-9}, TypeError, "'stopThr' is no option; options are"),
+    (solve, {"stopThr": 1e-9}, TypeError, "stopThr: is no option; options are"),
     (solve, {"M": NAN}, ValueError, "M: row 0, column 0 is nan"),
     (solve, {"M": np.zeros((0, 3))}, ValueError, "M: is 0 x 3; must have"),
     (solve, {"M": np.zeros(3)}, ValueError, "M: has shape (3,); must be (n, m)"),
