@@ -155,7 +155,7 @@ void test(int rank, int size) {
                "NaN on one rank");
 #ifndef __SANITIZE_ADDRESS__
   // One rank has too little memory for its share of a plan.
-  Problem const large = make_problem({.n = 6000, .m = 5900, .d = 3});
+  Problem const large = make_problem({.n = 9000, .m = 8900, .d = 3});
   Plan const plan = solve(context, large.geometry(), large.a, large.b, {.eps = 0.5, .tolerance = 1e-2});
   std::vector<float> dense(static_cast<std::size_t>(large.n() * large.m()));
   rlimit whole{};
