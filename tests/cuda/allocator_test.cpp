@@ -6,6 +6,7 @@
 
 #include "cuda/backend.hpp"
 #include "cuda/entropic/entropic_operator.hpp"
+#include "cuda/outputs.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
 
@@ -14,9 +15,6 @@ namespace {
 
 using Values = std::vector<double>;
 
-std::size_t length(std::int64_t rows, std::int64_t columns = 1) {
-  return static_cast<std::size_t>(rows * columns);
-}
 void append(Values& values, std::span<double const> more) {
   values.insert(values.end(), more.begin(), more.end());
 }

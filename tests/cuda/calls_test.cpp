@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda/backend.hpp"
+#include "cuda/outputs.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "cuda/vectors/vectors.hpp"
 #include "oracle/backend_test.hpp"
@@ -13,8 +14,6 @@
 
 namespace monge::oracle {
 namespace {
-
-constexpr double kPoison = -12345;
 
 MutableVectorView as_vector(MutableMatrixView out) {
   return {out.as<double>(), out.rows(), 1, out.device()};

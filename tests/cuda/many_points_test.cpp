@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "cuda/outputs.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
 
@@ -19,10 +20,6 @@ using Values = std::vector<double>;
 // From 7 columns or coordinates on products go through entries in memory.
 constexpr std::int64_t kFew = 8, kDistinct = 1000, kCopies = 5000, kMany = kDistinct * kCopies, kDimension = 10,
                        kWidth = 10, kInner = 2;
-
-std::size_t entries(std::int64_t rows, std::int64_t columns = 1) {
-  return static_cast<std::size_t>(rows * columns);
-}
 
 /// Rows of `columns` numbers, as many again as there are copies.
 Values copies(Values const& values) {
@@ -138,13 +135,13 @@ INSTANTIATE_TEST_SUITE_P(, ManyPoints,
 
 Values times(Plan const& plan, Values const& v) {
   auto const width = std::ssize(v) / plan.columns();
-  Values out(entries(plan.rows(), width));
+  Values out(length(plan.rows(), width));
   plan.apply({v.data(), plan.columns(), width}, {out.data(), plan.rows(), width});
   return out;
 }
 Values transpose_times(Plan const& plan, Values const& u) {
   auto const width = std::ssize(u) / plan.rows();
-  Values out(entries(plan.columns(), width));
+  Values out(length(plan.columns(), width));
   plan.apply_transpose({u.data(), plan.rows(), width}, {out.data(), plan.columns(), width});
   return out;
 }
@@ -159,7 +156,7 @@ TEST_P(ManyPoints, have_the_products_of_the_few_that_they_are_copies_of) {
     expect("P^T U", transpose_times(plan(), u), transpose_times(few(), u), transpose_times(few(), magnitudes(u)),
            relative(1), kShare);
   }
-  Values row(entries(kFew)), column(entries(kMany)), few_row(row.size()), few_column(entries(kDistinct));
+  Values row(length(kFew)), column(length(kMany)), few_row(row.size()), few_column(length(kDistinct));
   plan().marginals(row, column);
   few().marginals(few_row, few_column);
   expect("P 1", row, few_row, few_row, relative(0));
@@ -179,13 +176,13 @@ TEST_P(ManyPoints, have_the_gram_and_hadamard_products_of_the_few) {
 
   Values const l = numbers(kFew, kInner), r = numbers(kDistinct, kInner);
   auto const hadamard = [](Plan const& plan, Values const& left, Values const& right, Values const& values) {
-    Values out(entries(plan.rows()));
+    Values out(length(plan.rows()));
     plan.apply_hadamard({left.data(), plan.rows(), kInner}, {right.data(), plan.columns(), kInner},
                         {values.data(), plan.columns(), 1}, {out.data(), plan.rows(), 1});
     return out;
   };
   auto const hadamard_transpose = [](Plan const& plan, Values const& left, Values const& right, Values const& values) {
-    Values out(entries(plan.columns()));
+    Values out(length(plan.columns()));
     plan.apply_hadamard_transpose({left.data(), plan.rows(), kInner}, {right.data(), plan.columns(), kInner},
                                   {values.data(), plan.rows(), 1}, {out.data(), plan.columns(), 1});
     return out;
@@ -201,8 +198,8 @@ TEST_P(ManyPoints, have_the_gram_and_hadamard_products_of_the_few) {
 
 TEST_P(ManyPoints, have_the_derivatives_of_the_few) {
   auto const gradients = [](Plan const& plan, Values& by_x, Values& by_y) {
-    by_x.resize(entries(plan.rows(), kDimension));
-    by_y.resize(entries(plan.columns(), kDimension));
+    by_x.resize(length(plan.rows(), kDimension));
+    by_y.resize(length(plan.columns(), kDimension));
     plan.gradients({.x = {by_x.data(), plan.rows(), kDimension}, .y = {by_y.data(), plan.columns(), kDimension}},
                    {.error_iterations = 0, .scale = false});
   };
@@ -244,21 +241,21 @@ TEST_P(ManyPoints, have_the_derivatives_of_the_few) {
 TEST_P(ManyPoints, have_the_entries_of_the_few) {
   constexpr std::int64_t kLargest = 3;
   auto const largest = [](Plan const& plan) {
-    std::vector<std::int64_t> indices(entries(plan.columns(), kLargest));
+    std::vector<std::int64_t> indices(length(plan.columns(), kLargest));
     Values values(indices.size());
     plan.top_k_transpose({indices.data(), plan.columns(), kLargest, kLargest, {}},
                          {values.data(), plan.columns(), kLargest});
     return values;
   };
   expect("the largest of each column", largest(plan()), largest(few()), largest(few()), relative(1), kShare);
-  std::vector<std::int64_t> indices(entries(kFew, kLargest)), few_indices(entries(kFew, 1));
+  std::vector<std::int64_t> indices(length(kFew, kLargest)), few_indices(length(kFew, 1));
   Values values(indices.size()), few_values(few_indices.size()), first;
   plan().top_k({indices.data(), kFew, kLargest, kLargest, {}}, {values.data(), kFew, kLargest});
   few().top_k({few_indices.data(), kFew, 1, 1, {}}, {few_values.data(), kFew, 1});
   for (std::size_t k = 0; k < values.size(); ++k) first.push_back(few_values[k / kLargest]);
   expect("the largest of each row, each a copy of one", values, first, first, relative(0), kShare);
 
-  Values dense(entries(kFew, kMany)), few_dense(entries(kFew, kDistinct));
+  Values dense(length(kFew, kMany)), few_dense(length(kFew, kDistinct));
   plan().dense({dense.data(), kFew, kMany});
   few().dense({few_dense.data(), kFew, kDistinct});
   for (std::int64_t i = 0; i < kFew; ++i) {
@@ -284,12 +281,12 @@ TEST_P(ManyPoints, have_the_entries_of_the_few) {
   // Off by some 1e-12, no entry is so near the threshold.
   std::sort(few_dense.begin(), few_dense.end());
   double const threshold = 1.000001 * few_dense[few_dense.size() - 20];
-  std::vector<std::int64_t> begin(entries(kFew + 1)), few_begin(begin.size());
+  std::vector<std::int64_t> begin(length(kFew + 1)), few_begin(begin.size());
   MutableIndexView const row_begin{begin.data(), kFew + 1, 1, 1, {}};
   std::int64_t const count = plan().count_above(kShare * threshold, row_begin);
   EXPECT_EQ(count, kCopies * few().count_above(threshold, {few_begin.data(), kFew + 1, 1, 1, {}}));
   for (std::size_t i = 0; i < begin.size(); ++i) EXPECT_EQ(begin[i], kCopies * few_begin[i]);
-  std::vector<std::int64_t> columns(entries(count)), few_columns(entries(few_begin.back()));
+  std::vector<std::int64_t> columns(length(count)), few_columns(length(few_begin.back()));
   Values above(columns.size()), few_above(few_columns.size());
   plan().entries_above(kShare * threshold, row_begin, {columns.data(), count, 1, 1, {}}, above);
   few().entries_above(threshold, {few_begin.data(), kFew + 1, 1, 1, {}},
@@ -305,20 +302,20 @@ TEST_P(ManyPoints, have_the_entries_of_the_few) {
 
 TEST_P(ManyPoints, have_the_average_and_potential_of_the_few) {
   auto const average = [](Plan const& plan) {
-    Values out(entries(kFew, kDimension));
+    Values out(length(kFew, kDimension));
     plan.barycentric_projection(MutableMatrixView(out.data(), kFew, kDimension));
     return out;
   };
   double largest = 0;
   for (double const value : reference().problem.y.values()) largest = std::max(largest, std::abs(value));
-  expect("averages", average(plan()), average(few()), Values(entries(kFew, kDimension), 4 * largest), 2 * relative(0));
+  expect("averages", average(plan()), average(few()), Values(length(kFew, kDimension), 4 * largest), 2 * relative(0));
   auto const potential = [](Plan const& plan) {
-    Values out(entries(kFew));
+    Values out(length(kFew));
     plan.potential(reference().problem.x.view(), out);
     return out;
   };
   // A softmin is off by eps times the errors of the logarithms of its terms, which are those of P.
-  expect("potential", potential(plan()), potential(few()), Values(entries(kFew), 2 * reference().eps), relative(0));
+  expect("potential", potential(plan()), potential(few()), Values(length(kFew), 2 * reference().eps), relative(0));
 }
 
 /// Sweeps, certificate and float64 twin: of points, and of a matrix whose lines are few or many.
@@ -328,7 +325,7 @@ TEST(ManyPointsOfASolve, cuda_have_the_value_of_the_few) {
   Problem const& few = reference().problem;
   std::vector<long double> const costs = dense_costs(few);
   auto const largest = static_cast<double>(*std::max_element(costs.begin(), costs.end()));
-  std::vector<float> lines(entries(kFew, kMany)), columns(lines.size());
+  std::vector<float> lines(length(kFew, kMany)), columns(lines.size());
   for (std::int64_t i = 0; i < kFew; ++i) {
     for (std::int64_t j = 0; j < kMany; ++j) {
       auto const cost = static_cast<float>(costs[static_cast<std::size_t>(i * kDistinct + j % kDistinct)]);
@@ -360,7 +357,7 @@ TEST(ManyColumns, cuda_of_a_regularised_plan_are_right) {
     RegularizedPlan const plan =
         solve_regularized(context, problem.geometry(), problem.a, problem.b, {.quadratic = 10}, {});
     std::int64_t const from = side == Side::rows ? 4 : 5, to = 9 - from;
-    Values v(entries(from, kColumns)), out(entries(to, kColumns));
+    Values v(length(from, kColumns)), out(length(to, kColumns));
     for (std::size_t k = 0; k < v.size(); ++k) v[k] = static_cast<double>(k * k % 1009);
     MatrixView const in(v.data(), from, kColumns);
     MutableMatrixView const to_view(out.data(), to, kColumns);
@@ -380,13 +377,13 @@ TEST(ManyLines, cuda_of_a_quadratic_term_are_right) {
   require_device(DeviceType::cuda);
   if (testing::Test::IsSkipped()) return;
   constexpr std::int64_t kLines = 17'000'000;
-  std::vector<float> cost(entries(kLines, 2));
+  std::vector<float> cost(length(kLines, 2));
   for (std::size_t k = 0; k < cost.size(); ++k) cost[k] = static_cast<float>(k * 7919 % 1000) / 1000;
   RegularizedPlan const plan =
       solve_regularized(Context::cuda(), CostMatrix{MatrixView(cost.data(), kLines, 2)}, {}, {}, {.quadratic = kLines},
                         {.method = RegularizedMethod::newton, .tolerance = 1e-3});
   EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
-  Values row(entries(kLines)), column(2);
+  Values row(length(kLines)), column(2);
   plan.marginals(row, column);
   for (double const value : column) EXPECT_NEAR(value, 0.5, 1e-3);  // The weights of both sides are less than 1 long.
 }

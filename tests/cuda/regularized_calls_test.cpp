@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "cuda/backend.hpp"
+#include "cuda/outputs.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
@@ -12,8 +13,6 @@
 
 namespace monge::oracle {
 namespace {
-
-constexpr double kUnwritten = -12345;
 
 struct Case {
   std::string name;
@@ -81,7 +80,7 @@ class Arrays {
   bool is_untouched() {
     for (std::vector<double> const& output : values()) {
       for (double const value : output) {
-        if (value != kUnwritten) return false;
+        if (value != kPoison) return false;
       }
     }
     return true;
@@ -94,7 +93,7 @@ class Arrays {
     return result;
   }
   static std::vector<double> poison(std::int64_t size) {
-    return std::vector<double>(static_cast<std::size_t>(size), kUnwritten);
+    return std::vector<double>(static_cast<std::size_t>(size), kPoison);
   }
 
   Random random_{5};
