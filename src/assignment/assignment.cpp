@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/numbers.hpp"
 #include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
 #include "seam/assignment_operator.hpp"
@@ -99,7 +100,7 @@ void linear_sum_assignment(Context const& context, std::span<MatrixView const> c
 Assignment linear_sum_assignment(Context const& context, MatrixView cost, AssignmentOptions const& options) try {
   std::int64_t const pairs = std::min(cost.rows(), cost.columns());
   Assignment found;
-  found.row_indices.resize(static_cast<std::size_t>(std::max<std::int64_t>(pairs, 0)));
+  found.row_indices.resize(to_size(std::max<std::int64_t>(pairs, 0)));
   found.column_indices.resize(found.row_indices.size());
   std::int64_t status = 0;
   linear_sum_assignment(context, {&cost, 1},

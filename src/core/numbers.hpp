@@ -14,7 +14,7 @@ inline constexpr double kLn2 = std::numbers::ln2;
 inline constexpr double kUnitRoundoff = 0x1p-53;  // float64
 
 /// A count or an index as containers take it.
-constexpr std::size_t at(std::int64_t i) {
+constexpr std::size_t to_size(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 

@@ -11,6 +11,8 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
 
@@ -31,7 +33,7 @@ thread_local int reached = 1;
 void require_threads(int threads) {
   std::latch enough(1);
   std::vector<std::thread> others;
-  others.reserve(static_cast<std::size_t>(threads));
+  others.reserve(to_size(threads));
   int possible = reached;
   try {
     for (; possible < threads; ++possible) others.emplace_back([&] { enough.wait(); });

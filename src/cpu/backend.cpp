@@ -12,6 +12,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/side_by_side.hpp"
@@ -72,8 +73,8 @@ class CpuBackend final : public Backend {
   }
 
   std::vector<double> read(VectorView view) const override {
-    std::vector<double> values(static_cast<std::size_t>(view.size()));
-    read_vector(view, [&](std::int64_t i, double value) { values[static_cast<std::size_t>(i)] = value; });
+    std::vector<double> values(to_size(view.size()));
+    read_vector(view, [&](std::int64_t i, double value) { values[to_size(i)] = value; });
     return values;
   }
 
@@ -128,7 +129,7 @@ class CpuBackend final : public Backend {
   }
 
   void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
-    for_each_operator(sizes, [&](ProblemSize const& size) { work(static_cast<std::size_t>(&size - sizes.data())); });
+    for_each_operator(sizes, [&](ProblemSize const& size) { work(to_size(&size - sizes.data())); });
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
@@ -211,7 +212,7 @@ class CpuBackend final : public Backend {
     return side == Side::rows ? size.rows : size.columns;
   }
   int useful_for(std::size_t count) const {
-    return static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_)));
+    return static_cast<int>(std::clamp<std::size_t>(count, 1, to_size(threads_)));
   }
 
   template <class T>

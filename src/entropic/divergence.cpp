@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
@@ -40,7 +41,7 @@ void require_symmetric(Backend const& backend, MatrixView w, SymmetricTables& kn
   if (!known.emplace(w.data(), w.type(), w.rows(), stride).second) return;
   // One read, from the first entry to the last, since reads from a device take time.
   std::vector<double> const entries = backend.read(VectorView(w.data(), w.type(), last + w.columns(), 1, w.device()));
-  auto const at = [&](std::int64_t i, std::int64_t j) { return entries[static_cast<std::size_t>(i * stride + j)]; };
+  auto const at = [&](std::int64_t i, std::int64_t j) { return entries[to_size(i * stride + j)]; };
   for (std::int64_t i = 0; i < w.rows(); ++i) {
     for (std::int64_t j = 0; j < i; ++j) {
       require(!(at(i, j) < at(j, i)) && !(at(i, j) > at(j, i)),  // NaN is refused with the other costs.
@@ -338,7 +339,7 @@ DivergenceGradient Divergence::gradients(GradientViews const& out, bool scale) c
       if (Vector* const of = sum.weights[side].get()) {
         Vector const* const first = own.weights[Side::rows];
         Vector const* const second = is_symmetric ? first : own.weights[Side::columns];
-        std::vector<double> const level(static_cast<std::size_t>(weights.size()), rows ? excess : -excess);
+        std::vector<double> const level(to_size(weights.size()), rows ? excess : -excess);
         std::unique_ptr<Vector> const masses = vectors.make(side);
         vectors.read(VectorView(level), *masses);
         vectors.combine(std::array<Term, 4>{Term{1, of}, Term{-0.5, first}, Term{-0.5, second}, Term{1, masses.get()}},

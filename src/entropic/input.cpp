@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "geometry/validation.hpp"
 #include "seam/values.hpp"
 
@@ -176,11 +177,11 @@ ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorV
   }
   if (a.empty()) {
     total_a = b.empty() ? 1 : total_b;
-    marginals.a.assign(static_cast<std::size_t>(n), total_a / static_cast<double>(n));
+    marginals.a.assign(to_size(n), total_a / static_cast<double>(n));
   }
   if (b.empty()) {
     total_b = total_a;
-    marginals.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
+    marginals.b.assign(to_size(m), total_b / static_cast<double>(m));
   }
   marginals.total_a = total_a;
   marginals.total_b = total_b;

@@ -274,7 +274,7 @@ class SinkhornRun {
   Report& report() const { return problem_.report; }
 
   Potentials potentials() const {
-    auto const sized = [&](Side side) { return std::vector<double>(static_cast<std::size_t>(entropic().size(side))); };
+    auto const sized = [&](Side side) { return std::vector<double>(to_size(entropic().size(side))); };
     Potentials present{sized(Side::rows), sized(Side::columns)};
     entropic().get_potentials(present.f, present.g);
     return present;

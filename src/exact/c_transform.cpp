@@ -16,6 +16,7 @@
 #include <monge/c_transform.hpp>
 
 #include "core/compensated_sum.hpp"
+#include "core/numbers.hpp"
 #include "core/out_of_memory.hpp"
 #include "entropic/input.hpp"
 #include "exact/hard_transform.hpp"
@@ -26,7 +27,7 @@ namespace monge {
 namespace {
 
 std::vector<double> filled(std::int64_t size, double value) {
-  return std::vector<double>(static_cast<std::size_t>(size), value);
+  return std::vector<double>(to_size(size), value);
 }
 
 double unit_of(double range) {
@@ -71,9 +72,8 @@ std::vector<double> HardTransform::nearest(Side side, std::vector<double> potent
   std::int64_t const size = entropic_->size(side), k = indices.columns;
   std::vector<double> largest = filled(size * k, 0);
   entropic_->plan(unit * std::numbers::log2e)->top_k(side, indices, {largest.data(), size, k});
-  std::vector<double> result(static_cast<std::size_t>(size));
-  for (std::size_t i = 0; i < result.size(); ++i)
-    result[i] = own[i] - top - unit * std::log2(largest[i * static_cast<std::size_t>(k)]);
+  std::vector<double> result(to_size(size));
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] = own[i] - top - unit * std::log2(largest[i * to_size(k)]);
   return result;
 }
 

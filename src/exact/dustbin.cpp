@@ -10,8 +10,8 @@ void ExactSolve::open_dustbin() {
   lacking_ = prices_of(Side::columns);
   std::vector<Arc> arcs;
   std::int32_t const row = static_cast<std::int32_t>(n_), column = static_cast<std::int32_t>(m_);
-  for (std::int32_t i = 0; i < row; ++i) arcs.push_back({i, column, leaving_.price[at(i)]});
-  for (std::int32_t j = 0; j < column; ++j) arcs.push_back({row, j, lacking_.price[at(j)]});
+  for (std::int32_t i = 0; i < row; ++i) arcs.push_back({i, column, leaving_.price[to_size(i)]});
+  for (std::int32_t j = 0; j < column; ++j) arcs.push_back({row, j, lacking_.price[to_size(j)]});
   if (!is_partial(options_)) arcs.push_back({row, column, 0});
   std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column); });
   simplex_.add(finite(std::move(arcs)));
@@ -23,8 +23,8 @@ ExactSolve::Prices ExactSolve::prices_of(Side side) {
   double const penalty = by_rows ? options_.penalty_a : options_.penalty_b;
   double const other = by_rows ? options_.penalty_b : options_.penalty_a;
   bool const no_dustbin = partial && (by_rows ? masses_.b.back() : masses_.a.back()) == 0;
-  Prices found{std::vector<double>(at(size), partial ? (no_dustbin ? kInfinity : 0) : penalty),
-               std::vector<std::int32_t>(at(size), -1)};
+  Prices found{std::vector<double>(to_size(size), partial ? (no_dustbin ? kInfinity : 0) : penalty),
+               std::vector<std::int32_t>(to_size(size), -1)};
   if (partial && !costs_.may_forbid()) return found;
   std::vector<Arc> const nearest = cheapest_pairs(side);
   for (std::size_t i = 0; i < nearest.size(); ++i) {
@@ -55,31 +55,31 @@ std::vector<Arc> ExactSolve::cheapest_pairs(Side side) {
   std::vector<Arc> cheapest;
   if (!costs_.may_forbid()) {
     HardTransform all(backend_of(context_), *geometry_,
-                      {std::vector<double>(at(n_), 1.0), std::vector<double>(at(m_), 1.0)});
-    std::vector<std::int64_t> nearest(at(size));
-    all.nearest(side, std::vector<double>(at(other_size), 0), {nearest.data(), size, 1, 1});
-    for (std::int32_t i = 0; i < size; ++i) cheapest.push_back(pair(i, static_cast<std::int32_t>(nearest[at(i)])));
+                      {std::vector<double>(to_size(n_), 1.0), std::vector<double>(to_size(m_), 1.0)});
+    std::vector<std::int64_t> nearest(to_size(size));
+    all.nearest(side, std::vector<double>(to_size(other_size), 0), {nearest.data(), size, 1, 1});
+    for (std::int32_t i = 0; i < size; ++i) cheapest.push_back(pair(i, static_cast<std::int32_t>(nearest[to_size(i)])));
     costs_.set(cheapest);
     return cheapest;
   }
   for (std::int32_t i = 0; i < size; ++i) cheapest.push_back(pair(i, 0)), cheapest.back().cost = kInfinity;
   auto const any = [](std::size_t) { return true; };
   for_each_pair(side, any, any, [&](Arc const& arc) {
-    Arc& least = cheapest[at(by_rows ? arc.row : arc.column)];
+    Arc& least = cheapest[to_size(by_rows ? arc.row : arc.column)];
     if (arc.cost < least.cost) least = arc;
   });
   return cheapest;
 }
 
 void ExactSolve::split_mass_price() {
-  if (!is_partial(options_) || (masses_.a[at(n_)] > 0 && masses_.b[at(m_)] > 0)) return;
+  if (!is_partial(options_) || (masses_.a[to_size(n_)] > 0 && masses_.b[to_size(m_)] > 0)) return;
   double const most_f = largest_with_mass(masses_.a, f_, n_), most_g = largest_with_mass(masses_.b, g_, m_);
   double const half = (most_f + most_g) / 2;
   for (double& potential : f_) potential += half - most_f;
   for (double& potential : g_) potential += half - most_g;
   f_.back() = g_.back() = -half;
-  leaving_.price.assign(at(n_), 0);
-  lacking_.price.assign(at(m_), 0);
+  leaving_.price.assign(to_size(n_), 0);
+  lacking_.price.assign(to_size(m_), 0);
 }
 
 }  // namespace monge

@@ -30,7 +30,7 @@ class ExactSolve {
  private:
   // exact.cpp
 
-  bool has_mass(std::int64_t i, std::int64_t j) const { return masses_.a[at(i)] > 0 && masses_.b[at(j)] > 0; }
+  bool has_mass(std::int64_t i, std::int64_t j) const { return masses_.a[to_size(i)] > 0 && masses_.b[to_size(j)] > 0; }
   bool is_dustbin(Arc const& arc) const { return arc.row == n_ || arc.column == m_; }
   double u(std::int64_t row) const { return simplex_.u(static_cast<std::int32_t>(row)) + shift_; }
 
@@ -46,7 +46,8 @@ class ExactSolve {
     bool const by_rows = side == Side::rows;
     if (costs_.is_sparse()) {
       for (Arc const& arc : costs_.pairs()) {
-        if (wanted(at(by_rows ? arc.row : arc.column)) && other_wanted(at(by_rows ? arc.column : arc.row))) visit(arc);
+        if (wanted(to_size(by_rows ? arc.row : arc.column)) && other_wanted(to_size(by_rows ? arc.column : arc.row)))
+          visit(arc);
       }
       return;
     }
@@ -54,10 +55,10 @@ class ExactSolve {
     std::int32_t const other_size = static_cast<std::int32_t>(by_rows ? m_ : n_);
     std::vector<Arc> line;
     for (std::int32_t i = 0; i < size; ++i) {
-      if (!wanted(at(i))) continue;
+      if (!wanted(to_size(i))) continue;
       line.clear();
       for (std::int32_t j = 0; j < other_size; ++j) {
-        if (other_wanted(at(j))) line.push_back(by_rows ? Arc{i, j, 0} : Arc{j, i, 0});
+        if (other_wanted(to_size(j))) line.push_back(by_rows ? Arc{i, j, 0} : Arc{j, i, 0});
       }
       costs_.set(line);
       for (Arc const& arc : line) visit(arc);

@@ -99,7 +99,7 @@ ValidMarginals marginals_of(Backend const& backend, VectorView a, VectorView b, 
 
 double largest_with_mass(std::vector<Mass> const& masses, std::vector<double> const& potentials, std::int64_t size) {
   double largest = -kInfinity;
-  for (std::size_t i = 0; i < at(size); ++i) largest = masses[i] > 0 ? std::max(largest, potentials[i]) : largest;
+  for (std::size_t i = 0; i < to_size(size); ++i) largest = masses[i] > 0 ? std::max(largest, potentials[i]) : largest;
   return largest;
 }
 

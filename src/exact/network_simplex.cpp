@@ -28,9 +28,9 @@ NetworkSimplex::NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> deman
       root_(index(supply.size() + demand.size())),
       supply_(std::move(supply)),
       demand_(std::move(demand)),
-      nodes_(at(root_) + 1),
-      potential_(at(root_) + 1, 0),
-      base_(at(root_) + 1, 0) {}
+      nodes_(to_size(root_) + 1),
+      potential_(to_size(root_) + 1, 0),
+      base_(to_size(root_) + 1, 0) {}
 
 void NetworkSimplex::add(std::vector<Arc> all) {
   if (!std::is_sorted(all.begin(), all.end())) std::sort(all.begin(), all.end());
@@ -45,7 +45,7 @@ void NetworkSimplex::add(std::vector<Arc> all) {
     if (all[k].row == arc_row_[known] && all[k].column + rows_ == arc_column_[known]) new_place[known++] = index(k);
   }
   for (Node& node : nodes_) {
-    if (node.arc != kNone) node.arc = new_place[at(node.arc)];
+    if (node.arc != kNone) node.arc = new_place[to_size(node.arc)];
   }
   arc_row_.resize(all.size());
   arc_column_.resize(all.size());
@@ -56,7 +56,7 @@ void NetworkSimplex::add(std::vector<Arc> all) {
     cost_[k] = all[k].cost;
     largest_cost_ = std::max(largest_cost_, std::abs(all[k].cost));
   }
-  block_ = std::max<std::size_t>(32, static_cast<std::size_t>(std::sqrt(static_cast<double>(all.size()))));
+  block_ = std::max<std::size_t>(32, to_size(std::sqrt(static_cast<double>(all.size()))));
   next_arc_ = 0;
 }
 
@@ -65,7 +65,7 @@ void NetworkSimplex::start(std::vector<double> const& v, std::vector<Arc> const&
   std::ranges::copy(v, base_.begin() + rows_);
   std::vector<double> least(base_.size(), kInfinity);
   for (std::size_t k = 0; k < cost_.size(); ++k)
-    least[at(arc_column_[k])] = std::min(least[at(arc_column_[k])], cost_[k] - base_[at(arc_row_[k])]);
+    least[to_size(arc_column_[k])] = std::min(least[to_size(arc_column_[k])], cost_[k] - base_[to_size(arc_row_[k])]);
   for (std::size_t j = 0; j < base_.size(); ++j) {
     if (!std::isfinite(base_[j])) base_[j] = 0;
     if (std::isfinite(least[j])) base_[j] = std::max(base_[j], least[j]);
@@ -74,13 +74,13 @@ void NetworkSimplex::start(std::vector<double> const& v, std::vector<Arc> const&
 }
 
 std::vector<double> NetworkSimplex::least_of_rows(std::vector<double> const& v) const {
-  std::vector<double> all(at(rows_), kInfinity);
+  std::vector<double> all(to_size(rows_), kInfinity);
   for (std::size_t k = 0; k < cost_.size();) {
     std::int32_t const row = arc_row_[k];
     double least = kInfinity;
     for (; k < cost_.size() && arc_row_[k] == row; ++k)
-      least = std::min(least, cost_[k] - v[at(arc_column_[k] - rows_)]);
-    all[at(row)] = least;
+      least = std::min(least, cost_[k] - v[to_size(arc_column_[k] - rows_)]);
+    all[to_size(row)] = least;
   }
   return all;
 }
@@ -90,10 +90,10 @@ std::vector<std::int32_t> NetworkSimplex::from_the_leaves(std::vector<Arc> const
   struct Ends {
     std::int32_t count = 0, sum = 0;  // Number and exclusive or of a point's arcs that are left.
   };
-  std::vector<Ends> ends(at(root_));
+  std::vector<Ends> ends(to_size(root_));
   auto const count_arc = [&](std::int32_t node, std::int32_t arc, std::int32_t change) {
-    ends[at(node)].sum ^= arc;
-    return ends[at(node)].count += change;
+    ends[to_size(node)].sum ^= arc;
+    return ends[to_size(node)].count += change;
   };
   for (Arc const& pair : pairs) {
     auto const [first, last] = std::equal_range(arc_row_.begin(), arc_row_.end(), pair.row);
@@ -106,14 +106,14 @@ std::vector<std::int32_t> NetworkSimplex::from_the_leaves(std::vector<Arc> const
   }
   std::vector<std::int32_t> arcs, leaves;
   for (std::int32_t node = 0; node < root_; ++node) {
-    if (ends[at(node)].count == 1) leaves.push_back(node);
+    if (ends[to_size(node)].count == 1) leaves.push_back(node);
   }
   while (!leaves.empty()) {
-    Ends const leaf = ends[at(leaves.back())];
+    Ends const leaf = ends[to_size(leaves.back())];
     leaves.pop_back();
     if (leaf.count == 0) continue;
     arcs.push_back(leaf.sum);
-    for (std::int32_t const node : {arc_row_[at(leaf.sum)], arc_column_[at(leaf.sum)]}) {
+    for (std::int32_t const node : {arc_row_[to_size(leaf.sum)], arc_column_[to_size(leaf.sum)]}) {
       if (count_arc(node, leaf.sum, -1) == 1) leaves.push_back(node);
     }
   }
@@ -131,9 +131,9 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
     std::int32_t arc;
     Mass flow;
   };
-  std::vector<std::vector<Edge>> edges(at(root_));
+  std::vector<std::vector<Edge>> edges(to_size(root_));
   auto const fill = [&](std::int32_t arc) {
-    std::size_t const i = at(arc_row_[at(arc)]), j = at(arc_column_[at(arc)]);
+    std::size_t const i = to_size(arc_row_[to_size(arc)]), j = to_size(arc_column_[to_size(arc)]);
     Mass const flow = std::min(left[i], left[j]);
     if (flow == 0) return;
     left[i] -= flow;
@@ -143,34 +143,34 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
   };
   for (std::int32_t const arc : from_the_leaves(pairs)) fill(arc);
   for (std::size_t k = 0; k < cost_.size(); ++k) {
-    double const reduced = cost_[k] - base_[at(arc_row_[k])] - base_[at(arc_column_[k])];
+    double const reduced = cost_[k] - base_[to_size(arc_row_[k])] - base_[to_size(arc_column_[k])];
     sum += reduced;
     if (reduced <= least) fill(index(k));
   }
   std::ranges::fill(nodes_, Node());
   // A component hangs by the point that has mass or room left, or else by a row.
-  std::vector<char> known(at(root_), 0);
+  std::vector<char> known(to_size(root_), 0);
   auto const grow = [&](std::int32_t top) {
-    known[at(top)] = 1;
-    link(top, root_, kNone, left[at(top)]);
+    known[to_size(top)] = 1;
+    link(top, root_, kNone, left[to_size(top)]);
     stack_.assign(1, top);
     while (!stack_.empty()) {
       std::int32_t const node = stack_.back();
       stack_.pop_back();
-      for (Edge const& edge : edges[at(node)]) {
-        std::int32_t const other = is_row(node) ? arc_column_[at(edge.arc)] : arc_row_[at(edge.arc)];
-        if (known[at(other)]) continue;
-        known[at(other)] = 1;
+      for (Edge const& edge : edges[to_size(node)]) {
+        std::int32_t const other = is_row(node) ? arc_column_[to_size(edge.arc)] : arc_row_[to_size(edge.arc)];
+        if (known[to_size(other)]) continue;
+        known[to_size(other)] = 1;
         link(other, node, edge.arc, edge.flow);
         stack_.push_back(other);
       }
     }
   };
   for (std::int32_t node = 0; node < root_; ++node) {
-    if (left[at(node)] > 0) grow(node);
+    if (left[to_size(node)] > 0) grow(node);
   }
   for (std::int32_t node = 0; node < root_; ++node) {
-    if (!known[at(node)] && has_mass(node)) grow(node);
+    if (!known[to_size(node)] && has_mass(node)) grow(node);
   }
   price_ = 0;
   find_potentials();
@@ -182,40 +182,40 @@ void NetworkSimplex::plant(std::vector<Arc> const& pairs) {
 }
 
 bool NetworkSimplex::has_mass(std::int32_t node) const {
-  return (is_row(node) ? supply_[at(node)] : demand_[at(node - rows_)]) > 0;
+  return (is_row(node) ? supply_[to_size(node)] : demand_[to_size(node - rows_)]) > 0;
 }
 
 /// The mass between the node and the root.
 Mass NetworkSimplex::at_root(std::int32_t node) const {
-  return nodes_[at(node)].parent == root_ ? nodes_[at(node)].flow : 0;
+  return nodes_[to_size(node)].parent == root_ ? nodes_[to_size(node)].flow : 0;
 }
 
 void NetworkSimplex::link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow) {
-  Node& own = nodes_[at(node)];
+  Node& own = nodes_[to_size(node)];
   own.parent = parent;
   own.arc = arc;
   own.flow = flow;
   own.previous = kNone;
-  own.next = nodes_[at(parent)].first_child;
-  if (own.next != kNone) nodes_[at(own.next)].previous = node;
-  nodes_[at(parent)].first_child = node;
+  own.next = nodes_[to_size(parent)].first_child;
+  if (own.next != kNone) nodes_[to_size(own.next)].previous = node;
+  nodes_[to_size(parent)].first_child = node;
 }
 
 void NetworkSimplex::unlink(std::int32_t node) {
-  Node const& own = nodes_[at(node)];
-  (own.previous != kNone ? nodes_[at(own.previous)].next : nodes_[at(own.parent)].first_child) = own.next;
-  if (own.next != kNone) nodes_[at(own.next)].previous = own.previous;
+  Node const& own = nodes_[to_size(node)];
+  (own.previous != kNone ? nodes_[to_size(own.previous)].next : nodes_[to_size(own.parent)].first_child) = own.next;
+  if (own.next != kNone) nodes_[to_size(own.next)].previous = own.previous;
 }
 
 /// The arc of least reduced cost in the next block that has a negative one, or kNone. A block has sqrt(arcs), or more.
 std::int32_t NetworkSimplex::entering() {
   double const most = -0x1p-46 * scale_;
   auto const reduced = [&](std::size_t k) {
-    return cost_[k] - potential_[at(arc_row_[k])] - potential_[at(arc_column_[k])];
+    return cost_[k] - potential_[to_size(arc_row_[k])] - potential_[to_size(arc_column_[k])];
   };
   // A pivot that moves many nodes is worth a longer search: a better arc leaves fewer of them.
   constexpr double kArcsOfNode = 4;
-  std::size_t const block = std::max(block_, static_cast<std::size_t>(kArcsOfNode * moved_));
+  std::size_t const block = std::max(block_, to_size(kArcsOfNode * moved_));
   for (std::size_t seen = 0; seen < cost_.size();) {
     std::size_t const begin = next_arc_ < cost_.size() ? next_arc_ : 0, end = std::min(begin + block, cost_.size());
     next_arc_ = end;
@@ -236,38 +236,38 @@ std::int32_t NetworkSimplex::entering() {
 }
 
 void NetworkSimplex::pivot(std::int32_t arc) {
-  std::int32_t const i = arc_row_[at(arc)], j = arc_column_[at(arc)];
+  std::int32_t const i = arc_row_[to_size(arc)], j = arc_column_[to_size(arc)];
   // Mass goes from i to j, and back along the tree. On the way from i up to the join, rows send less; from j up,
   // columns get less. Of equal flows the last along the cycle from the join leaves, which keeps the basis strongly
   // feasible.
   std::int32_t join = i;
   for (std::int32_t other = j; join != other;) {
-    std::int32_t& deeper = nodes_[at(join)].depth >= nodes_[at(other)].depth ? join : other;
-    deeper = nodes_[at(deeper)].parent;
+    std::int32_t& deeper = nodes_[to_size(join)].depth >= nodes_[to_size(other)].depth ? join : other;
+    deeper = nodes_[to_size(deeper)].parent;
   }
   Mass flow = 0;
   std::int32_t out = kNone;
-  for (std::int32_t node = i; node != join; node = nodes_[at(node)].parent) {
-    if (is_row(node) && (out == kNone || nodes_[at(node)].flow < flow)) flow = nodes_[at(out = node)].flow;
+  for (std::int32_t node = i; node != join; node = nodes_[to_size(node)].parent) {
+    if (is_row(node) && (out == kNone || nodes_[to_size(node)].flow < flow)) flow = nodes_[to_size(out = node)].flow;
   }
   bool below_i = true;
-  for (std::int32_t node = j; node != join; node = nodes_[at(node)].parent) {
-    if (is_row(node) || (out != kNone && nodes_[at(node)].flow > flow)) continue;
-    flow = nodes_[at(out = node)].flow;
+  for (std::int32_t node = j; node != join; node = nodes_[to_size(node)].parent) {
+    if (is_row(node) || (out != kNone && nodes_[to_size(node)].flow > flow)) continue;
+    flow = nodes_[to_size(out = node)].flow;
     below_i = false;
   }
   if (flow > 0) {
-    for (std::int32_t node = i; node != join; node = nodes_[at(node)].parent)
-      nodes_[at(node)].flow += is_row(node) ? -flow : flow;
-    for (std::int32_t node = j; node != join; node = nodes_[at(node)].parent)
-      nodes_[at(node)].flow += is_row(node) ? flow : -flow;
+    for (std::int32_t node = i; node != join; node = nodes_[to_size(node)].parent)
+      nodes_[to_size(node)].flow += is_row(node) ? -flow : flow;
+    for (std::int32_t node = j; node != join; node = nodes_[to_size(node)].parent)
+      nodes_[to_size(node)].flow += is_row(node) ? flow : -flow;
   }
   // The part of the tree below `out` hangs by the arc now.
-  double const reduced = cost_[at(arc)] - potential_[at(i)] - potential_[at(j)];
+  double const reduced = cost_[to_size(arc)] - potential_[to_size(i)] - potential_[to_size(j)];
   std::int32_t const top = below_i ? i : j;
   std::int32_t parent = below_i ? j : i, own_arc = arc;
   for (std::int32_t node = top;;) {
-    Node const before = nodes_[at(node)];
+    Node const before = nodes_[to_size(node)];
     unlink(node);
     link(node, parent, own_arc, flow);
     if (node == out) break;
@@ -279,21 +279,21 @@ void NetworkSimplex::pivot(std::int32_t arc) {
   double const of_rows = below_i ? reduced : -reduced;
   double moved = 0, scale = scale_;
   auto const move = [&](std::int32_t node, std::int32_t depth, double change) {
-    Node& own = nodes_[at(node)];
+    Node& own = nodes_[to_size(node)];
     own.depth = depth;
-    double const potential = potential_[at(node)] += change;
+    double const potential = potential_[to_size(node)] += change;
     scale = std::max(scale, std::abs(potential));
     ++moved;
     if (own.first_child != kNone) stack_.push_back(node);
   };
   stack_.clear();
-  move(top, nodes_[at(nodes_[at(top)].parent)].depth + 1, is_row(top) ? of_rows : -of_rows);
+  move(top, nodes_[to_size(nodes_[to_size(top)].parent)].depth + 1, is_row(top) ? of_rows : -of_rows);
   while (!stack_.empty()) {
     std::int32_t const node = stack_.back();
     stack_.pop_back();
-    std::int32_t const depth = nodes_[at(node)].depth + 1;
+    std::int32_t const depth = nodes_[to_size(node)].depth + 1;
     double const change = is_row(node) ? -of_rows : of_rows;
-    for (std::int32_t child = nodes_[at(node)].first_child; child != kNone; child = nodes_[at(child)].next)
+    for (std::int32_t child = nodes_[to_size(node)].first_child; child != kNone; child = nodes_[to_size(child)].next)
       move(child, depth, change);
   }
   scale_ = scale;
@@ -308,13 +308,14 @@ void NetworkSimplex::find_potentials() {
   while (!stack_.empty()) {
     std::int32_t const parent = stack_.back();
     stack_.pop_back();
-    for (std::int32_t child = nodes_[at(parent)].first_child; child != kNone; child = nodes_[at(child)].next) {
-      Node& node = nodes_[at(child)];
-      node.depth = nodes_[at(parent)].depth + 1;
-      node.closed = parent == root_ ? is_row(child) : nodes_[at(parent)].closed;
-      potential_[at(child)] = node.arc != kNone ? cost_[at(node.arc)] - potential_[at(parent)]
-                                                : base_[at(child)] + (is_row(child) ? 0 : price_);
-      scale_ = std::max(scale_, std::abs(potential_[at(child)]));
+    for (std::int32_t child = nodes_[to_size(parent)].first_child; child != kNone;
+         child = nodes_[to_size(child)].next) {
+      Node& node = nodes_[to_size(child)];
+      node.depth = nodes_[to_size(parent)].depth + 1;
+      node.closed = parent == root_ ? is_row(child) : nodes_[to_size(parent)].closed;
+      potential_[to_size(child)] = node.arc != kNone ? cost_[to_size(node.arc)] - potential_[to_size(parent)]
+                                                     : base_[to_size(child)] + (is_row(child) ? 0 : price_);
+      scale_ = std::max(scale_, std::abs(potential_[to_size(child)]));
       stack_.push_back(child);
     }
   }
@@ -344,8 +345,8 @@ void NetworkSimplex::run(std::function<bool()> const& keep_going) {
 
 Mass NetworkSimplex::left() const {
   Mass sum = 0;
-  for (std::int32_t child = nodes_[at(root_)].first_child; child != kNone; child = nodes_[at(child)].next)
-    sum += is_row(child) ? nodes_[at(child)].flow : 0;
+  for (std::int32_t child = nodes_[to_size(root_)].first_child; child != kNone; child = nodes_[to_size(child)].next)
+    sum += is_row(child) ? nodes_[to_size(child)].flow : 0;
   return sum;
 }
 
@@ -359,7 +360,8 @@ std::vector<PlanEntry> NetworkSimplex::entries() const {
   std::vector<PlanEntry> found;
   for (Node const& node : nodes_) {
     if (node.flow > 0 && node.arc != kNone)
-      found.push_back({{arc_row_[at(node.arc)], arc_column_[at(node.arc)] - rows_, cost_[at(node.arc)]}, node.flow});
+      found.push_back(
+          {{arc_row_[to_size(node.arc)], arc_column_[to_size(node.arc)] - rows_, cost_[to_size(node.arc)]}, node.flow});
   }
   return found;
 }

@@ -56,12 +56,12 @@ class NetworkSimplex {
   Mass room_of(std::int32_t column) const { return at_root(rows_ + column); }
   /// After a run that was not interrupted and left mass, the mass is that of closed rows, and no arc leads from these
   /// to columns that are not closed.
-  bool is_closed(std::int32_t row) const { return nodes_[static_cast<std::size_t>(row)].closed; }
-  bool is_closed_column(std::int32_t column) const { return nodes_[static_cast<std::size_t>(rows_ + column)].closed; }
+  bool is_closed(std::int32_t row) const { return nodes_[to_size(row)].closed; }
+  bool is_closed_column(std::int32_t column) const { return nodes_[to_size(rows_ + column)].closed; }
 
   /// The least cost_ij - v_j over the arcs of each row; infinity where there are none.
   std::vector<double> least_of_rows(std::vector<double> const& v) const;
-  double u(std::int32_t row) const { return potential_[static_cast<std::size_t>(row)]; }
+  double u(std::int32_t row) const { return potential_[to_size(row)]; }
   std::vector<double> v() const { return {potential_.begin() + rows_, potential_.end() - 1}; }
   std::int64_t arcs() const { return static_cast<std::int64_t>(cost_.size()); }
   std::vector<Arc> all_arcs() const;

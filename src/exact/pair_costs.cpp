@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 #include "geometry/cost_matrix.hpp"
 #include "geometry/p_norm.hpp"
@@ -25,8 +26,8 @@ VectorView line_of(MatrixView matrix, bool transposed, std::int64_t i) {
 }
 
 std::vector<double> rows_of(Backend const& backend, MatrixView matrix) {
-  std::size_t const width = static_cast<std::size_t>(matrix.columns());
-  std::vector<double> values(static_cast<std::size_t>(matrix.rows()) * width);
+  std::size_t const width = to_size(matrix.columns());
+  std::vector<double> values(to_size(matrix.rows()) * width);
   for (std::size_t k = 0; k < width; ++k) {
     std::vector<double> const column = backend.read(line_of(matrix, true, static_cast<std::int64_t>(k)));
     for (std::size_t i = 0; i < column.size(); ++i) values[i * width + k] = column[i];
@@ -36,9 +37,9 @@ std::vector<double> rows_of(Backend const& backend, MatrixView matrix) {
 
 std::vector<double> points_of(Backend const& backend, char const* field, MatrixView view, bool directions) {
   std::vector<double> points = rows_of(backend, view);
-  std::size_t const d = static_cast<std::size_t>(view.columns());
+  std::size_t const d = to_size(view.columns());
   for (std::int64_t i = 0; i < view.rows(); ++i) {
-    std::span<double> const row = std::span(points).subspan(static_cast<std::size_t>(i) * d, d);
+    std::span<double> const row = std::span(points).subspan(to_size(i) * d, d);
     double largest = 0, square = 0;
     for (std::size_t k = 0; k < d; ++k) {
       if (!std::isfinite(row[k])) throw_not_finite(field, i, static_cast<std::int64_t>(k), row[k]);
@@ -75,7 +76,7 @@ PairCosts::PairCosts(Backend const& backend, Geometry const& geometry) : backend
     return;
   }
   clouds_ = std::get<PointCloud>(geometry);
-  d_ = static_cast<std::size_t>(clouds_.x.columns());
+  d_ = to_size(clouds_.x.columns());
   bool const directions = clouds_.cost_function == CostFunction::cosine;
   x_.points = points_of(backend, "x", clouds_.x, directions);
   y_.points = points_of(backend, "y", clouds_.y, directions);
@@ -92,7 +93,7 @@ PairCosts::PairCosts(Backend const& backend, SparseCost const& cost) : backend_(
   std::int64_t const count = cost.column_indices.size;
   auto const index = [](IndexView view, std::int64_t k) { return view.data[k * view.stride]; };
   std::vector<double> const values = count > 0 ? backend.read(cost.values) : std::vector<double>();
-  pairs_.reserve(static_cast<std::size_t>(count));
+  pairs_.reserve(to_size(count));
   std::int64_t k = index(cost.row_begin, 0);
   require(k == 0 && index(cost.row_begin, cost.rows()) == count,
           "row_begin: is {} at the first and {} at the last; must be 0 and {}, the number of pairs", k,
@@ -104,7 +105,7 @@ PairCosts::PairCosts(Backend const& backend, SparseCost const& cost) : backend_(
     row_begin_.push_back(end);
     for (; k < end; ++k) {
       std::int64_t const j = index(cost.column_indices, k);
-      double const value = values[static_cast<std::size_t>(k)];
+      double const value = values[to_size(k)];
       require(j >= 0 && j < cost.columns, "column_indices: element {} is {}; must be in [0, {})", k, j, cost.columns);
       if (std::isnan(value) || value == -HUGE_VAL) throw_bad_cost(i, j, value);
       pairs_.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), value});
@@ -117,8 +118,8 @@ PairCosts::PairCosts(Backend const& backend, SparseCost const& cost) : backend_(
 }
 
 double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
-  double const* const x = x_.points.data() + static_cast<std::size_t>(i) * d_;
-  double const* const y = y_.points.data() + static_cast<std::size_t>(j) * d_;
+  double const* const x = x_.points.data() + to_size(i) * d_;
+  double const* const y = y_.points.data() + to_size(j) * d_;
   auto const difference = [&](std::size_t k) { return x[k] - y[k]; };
   auto const square = [&](std::size_t k) { return difference(k) * difference(k); };
   double cost = 0;
@@ -141,9 +142,8 @@ double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
   }
   cost *= clouds_.scale;
   if (x_.labels.empty()) return cost;
-  std::int64_t const place =
-      x_.labels[static_cast<std::size_t>(i)] * label_costs_->columns + y_.labels[static_cast<std::size_t>(j)];
-  return cost + label_costs_->cost[static_cast<std::size_t>(place)];
+  std::int64_t const place = x_.labels[to_size(i)] * label_costs_->columns + y_.labels[to_size(j)];
+  return cost + label_costs_->cost[to_size(place)];
 }
 
 void PairCosts::set(std::span<Arc> arcs) const {
@@ -199,7 +199,7 @@ void PairCosts::set_from_device(std::span<Arc> arcs) const {
         backend_.read({line.data(), line.type(), line.size() + (last - first) * width, line.stride(), line.device()});
     for (; k < end; ++k) {
       std::int64_t const other = of_column ? arcs[k].row : arcs[k].column;
-      arcs[k].cost = numbers[static_cast<std::size_t>((line_of_arc(arcs[k]) - first) * width + other)];
+      arcs[k].cost = numbers[to_size((line_of_arc(arcs[k]) - first) * width + other)];
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include <monge/exact.hpp>
 
+#include "core/numbers.hpp"
 #include "exact/network_simplex.hpp"
 #include "seam/backend.hpp"
 
@@ -30,7 +31,7 @@ class PairCosts {
   bool is_sparse() const { return !row_begin_.empty(); }
   std::span<Arc const> pairs() const { return pairs_; }
   std::span<Arc const> row(std::int64_t i) const {
-    auto const edge = [&](std::int64_t row) { return pairs_.data() + row_begin_[static_cast<std::size_t>(row)]; };
+    auto const edge = [&](std::int64_t row) { return pairs_.data() + row_begin_[to_size(row)]; };
     return {edge(i), edge(i + 1)};
   }
 

@@ -17,7 +17,7 @@ ExactSolve::Proof ExactSolve::proof_of(std::vector<PlanEntry> const& entries) {
   CompensatedSum gap;
   Proof proof{};
   for (PlanEntry const& entry : entries) {
-    double const value = masses_.weight(entry.mass), f = f_[at(entry.row)], g = g_[at(entry.column)];
+    double const value = masses_.weight(entry.mass), f = f_[to_size(entry.row)], g = g_[to_size(entry.column)];
     gap.add(value * (entry.cost - f - g));
     proof.rounding += 0x1p-52 * value * std::abs(entry.cost) + 0x1p-52 * value * std::abs(f) +
                       0x1p-52 * value * std::abs(g);  // Terms apart, since a sum may overflow.
@@ -29,21 +29,21 @@ ExactSolve::Proof ExactSolve::proof_of(std::vector<PlanEntry> const& entries) {
 }
 
 double ExactSolve::tolerated(std::vector<PlanEntry> const& entries) {
-  std::vector<double> least(at(n_), kInfinity);
-  std::vector<bool> is_sampled(at(n_), false);
+  std::vector<double> least(to_size(n_), kInfinity);
+  std::vector<bool> is_sampled(to_size(n_), false);
   for (Arc const& arc : sample()) {
-    is_sampled[at(arc.row)] = true;
-    if (arc.cost != 0) least[at(arc.row)] = std::min(least[at(arc.row)], std::abs(arc.cost));
+    is_sampled[to_size(arc.row)] = true;
+    if (arc.cost != 0) least[to_size(arc.row)] = std::min(least[to_size(arc.row)], std::abs(arc.cost));
   }
   double const total = static_cast<double>(total_of(masses_.a));
   double moved = 0, at_cost = 0, logarithms = 0;  // Shares of the mass: all, and of rows with a least.
   for (PlanEntry const& entry : entries) {
-    if (is_dustbin(entry) || !is_sampled[at(entry.row)]) continue;
+    if (is_dustbin(entry) || !is_sampled[to_size(entry.row)]) continue;
     double const share = static_cast<double>(entry.mass) / total;
     moved += share;
-    if (std::isinf(least[at(entry.row)])) continue;
+    if (std::isinf(least[to_size(entry.row)])) continue;
     at_cost += share;
-    logarithms += share * std::log(least[at(entry.row)]);
+    logarithms += share * std::log(least[to_size(entry.row)]);
   }
   double const typical = at_cost > 0 ? at_cost / moved * std::exp(logarithms / at_cost) : 0;
   return options_.tolerance * std::min(marginals_.total_a, options_.mass) * typical;
@@ -62,14 +62,14 @@ void ExactSolve::complete(Side side) {
   // Columns have their potentials before rows do.
   auto const counts = [&](std::size_t j) { return other_mass[j] > 0 || (by_rows && std::isfinite(others[j])); };
   std::vector<double> const& price = by_rows ? leaving_.price : lacking_.price;
-  for (std::size_t i = 0; i < at(by_rows ? n_ : m_); ++i) {
+  for (std::size_t i = 0; i < to_size(by_rows ? n_ : m_); ++i) {
     if (mass[i] == 0) own[i] = price.empty() ? kInfinity : price[i] - others.back();
   }
   for_each_pair(
       side, [&](std::size_t i) { return mass[i] == 0; }, counts,
       [&](Arc const& arc) {
-        double& potential = own[at(by_rows ? arc.row : arc.column)];
-        potential = std::min(potential, arc.cost - others[at(by_rows ? arc.column : arc.row)]);
+        double& potential = own[to_size(by_rows ? arc.row : arc.column)];
+        potential = std::min(potential, arc.cost - others[to_size(by_rows ? arc.column : arc.row)]);
       });
 }
 
@@ -95,7 +95,7 @@ std::vector<PlanEntry> ExactSolve::plan_entries(CompensatedSum& penalties) const
     double const value = masses_.weight(entry.mass);
     bool const leaves = entry.row < n_, lacks = entry.column < m_;
     Prices const& prices = leaves ? leaving_ : lacking_;
-    std::int32_t const partner = leaves == lacks ? -1 : prices.partner[at(leaves ? entry.row : entry.column)];
+    std::int32_t const partner = leaves == lacks ? -1 : prices.partner[to_size(leaves ? entry.row : entry.column)];
     double const penalty = partner < 0 ? entry.cost : leaves ? options_.penalty_b : options_.penalty_a;
     penalties.add(value * penalty);
     if (partner < 0) continue;
@@ -140,15 +140,15 @@ ExactPlan ExactSolve::result(Proof const& proof) {
   std::vector<PlanEntry> const entries = plan_entries(penalties);
   if (report_.status == ExactStatus::optimal && !proof.holds(hidden_)) report_.status = ExactStatus::precision_limit;
   report_.mass_price = is_partial(options_) ? 0 - 2 * g_.back() : 0;  // 0, not -0.
-  f_.resize(at(n_));
-  g_.resize(at(m_));
+  f_.resize(to_size(n_));
+  g_.resize(to_size(m_));
   plan.f = std::move(f_);
   plan.g = std::move(g_);
-  plan.row_begin.assign(at(n_ + 1), 0);
+  plan.row_begin.assign(to_size(n_ + 1), 0);
   Mass sum = 0;
   for (PlanEntry const& entry : entries) {
     double const value = masses_.weight(entry.mass);
-    ++plan.row_begin[at(entry.row) + 1];
+    ++plan.row_begin[to_size(entry.row) + 1];
     plan.column_indices.push_back(entry.column);
     plan.values.push_back(value);
     cost.add(value * entry.cost);

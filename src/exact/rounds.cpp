@@ -41,7 +41,7 @@ bool ExactSolve::improve() {
   if (!is_proved) report_.status = ExactStatus::precision_limit;
   Proof const proof = proof_of(simplex_.entries());
   if (std::exchange(has_small_potentials_, true) || (is_proved && proof.rounding <= proof.allowed)) return true;
-  start(std::vector(at(m_), 0.0), pairs_of_basis());
+  start(std::vector(to_size(m_), 0.0), pairs_of_basis());
   return false;
 }
 
@@ -63,12 +63,12 @@ std::vector<Arc> ExactSolve::pairs_of_basis() const {
 void ExactSolve::read_potentials() {
   v_ = simplex_.v();
   double const largest = largest_with_mass(masses_.b, v_, m_);
-  for (std::size_t j = 0; j < at(m_); ++j) {
+  for (std::size_t j = 0; j < to_size(m_); ++j) {
     if (masses_.b[j] == 0) v_[j] = largest;  // So that a pass has no larger range.
   }
   if (!is_relaxed(options_)) return;
-  bool const takes = masses_.b[at(m_)] > 0, gives = masses_.a[at(n_)] > 0;
-  double const v = v_[at(m_)], u = simplex_.u(static_cast<std::int32_t>(n_));
+  bool const takes = masses_.b[to_size(m_)] > 0, gives = masses_.a[to_size(n_)] > 0;
+  double const v = v_[to_size(m_)], u = simplex_.u(static_cast<std::int32_t>(n_));
   v_.pop_back();
   shift_ = !is_partial(options_) ? v : takes && gives ? (v - u) / 2 : takes ? v : gives ? -u : 0;
   dustbin_ = is_partial(options_) && takes && gives ? (v + u) / 2 : 0;
@@ -79,32 +79,34 @@ std::vector<Arc> ExactSolve::best_pairs() {
   if (has_all_candidates_) return {};
   if (!hard_) {
     Marginals weights;
-    for (std::int64_t i = 0; i < n_; ++i) weights.a.push_back(masses_.a[at(i)] > 0 && reachable_.a[at(i)] > 0);
-    for (std::int64_t j = 0; j < m_; ++j) weights.b.push_back(masses_.b[at(j)] > 0 && reachable_.b[at(j)] > 0);
+    for (std::int64_t i = 0; i < n_; ++i)
+      weights.a.push_back(masses_.a[to_size(i)] > 0 && reachable_.a[to_size(i)] > 0);
+    for (std::int64_t j = 0; j < m_; ++j)
+      weights.b.push_back(masses_.b[to_size(j)] > 0 && reachable_.b[to_size(j)] > 0);
     hard_.emplace(backend_of(context_), *geometry_, weights);
   }
   std::int64_t const k = std::min(kOffered, m_);
-  std::vector<std::int64_t> nearest(at(n_ * k));
+  std::vector<std::int64_t> nearest(to_size(n_ * k));
   hard_->nearest(Side::rows, v_, {nearest.data(), n_, k, k});
   std::vector<Arc> arcs;
   for (std::int64_t i = 0; i < n_; ++i) {
     for (std::int64_t q = 0; q < k; ++q)
-      arcs.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(nearest[at(i * k + q)]), 0});
+      arcs.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(nearest[to_size(i * k + q)]), 0});
   }
   return priced(std::move(arcs));
 }
 
 std::vector<Arc> ExactSolve::ways_out() {
   std::vector<double> const v = simplex_.v();
-  std::vector<Mass> room(at(m_));
-  for (std::int32_t j = 0; j < m_; ++j) room[at(j)] = simplex_.room_of(j);
+  std::vector<Mass> room(to_size(m_));
+  for (std::int32_t j = 0; j < m_; ++j) room[to_size(j)] = simplex_.room_of(j);
   std::vector<Arc> ways, line;
   double supply = 0, demand = 0;
   std::int64_t closed = 0;
   for (std::int64_t i = 0; i < n_; ++i) {
     if (!simplex_.is_closed(static_cast<std::int32_t>(i))) continue;
     closed = i;
-    supply += marginals_.a[at(i)];
+    supply += marginals_.a[to_size(i)];
     line.clear();
     for (std::int32_t j = 0; j < m_ && !has_all_candidates_; ++j) {
       if (!simplex_.is_closed_column(j)) line.push_back({static_cast<std::int32_t>(i), j, 0});
@@ -113,26 +115,26 @@ std::vector<Arc> ExactSolve::ways_out() {
     // Ties are broken in another order for each row, so that rows of equal costs open different columns.
     auto const turned = [&](std::int64_t j) { return (j + (m_ - i % m_) * kOffered) % m_; };
     auto const is_better = [&](Arc const& x, Arc const& y) {
-      double const a = x.cost - v[at(x.column)], b = y.cost - v[at(y.column)];
+      double const a = x.cost - v[to_size(x.column)], b = y.cost - v[to_size(y.column)];
       return a != b ? a < b : turned(x.column) < turned(y.column);
     };
-    std::size_t const count = std::min(line.size(), at(kOffered));
+    std::size_t const count = std::min(line.size(), to_size(kOffered));
     std::partial_sort(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count), line.end(), is_better);
     ways.insert(ways.end(), line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count));
     Mass left = simplex_.left_of(static_cast<std::int32_t>(i));
     if (left == 0) continue;
-    std::erase_if(line, [&](Arc const& arc) { return room[at(arc.column)] == 0; });
+    std::erase_if(line, [&](Arc const& arc) { return room[to_size(arc.column)] == 0; });
     auto const is_worse = [&](Arc const& x, Arc const& y) { return is_better(y, x); };
     std::make_heap(line.begin(), line.end(), is_worse);
     for (; left > 0 && !line.empty(); line.pop_back()) {
       std::pop_heap(line.begin(), line.end(), is_worse);
-      Mass const flow = std::min(left, room[at(line.back().column)]);
-      room[at(line.back().column)] -= flow;
+      Mass const flow = std::min(left, room[to_size(line.back().column)]);
+      room[to_size(line.back().column)] -= flow;
       left -= flow;
       ways.push_back(line.back());
     }
   }
-  for (std::int32_t j = 0; j < m_; ++j) demand += simplex_.is_closed_column(j) ? marginals_.b[at(j)] : 0;
+  for (std::int32_t j = 0; j < m_; ++j) demand += simplex_.is_closed_column(j) ? marginals_.b[to_size(j)] : 0;
   if (ways.empty() && left() <= kSameMass) {
     drop_rest();
     return ways;
@@ -149,13 +151,14 @@ std::vector<Arc> ExactSolve::ways_out() {
 
 void ExactSolve::price(std::vector<Arc>& offered) {
   std::vector<double> f = leaving_.price;
-  f.resize(at(n_), kInfinity);
+  f.resize(to_size(n_), kInfinity);
   for (double& potential : f) potential -= dustbin_;
   std::vector<double> v = v_;
   if (is_relaxed(options_)) v.push_back(dustbin_);
   std::vector<double> const least = simplex_.least_of_rows(v);
   for (std::size_t i = 0; i < f.size(); ++i) f[i] = std::min(f[i], least[i]);
-  for (Arc const& arc : offered) f[at(arc.row)] = std::min(f[at(arc.row)], arc.cost - v_[at(arc.column)]);
+  for (Arc const& arc : offered)
+    f[to_size(arc.row)] = std::min(f[to_size(arc.row)], arc.cost - v_[to_size(arc.column)]);
   double worst = 0, scale = 0, rounding = 0;
   CompensatedSum sum;
   auto const add = [&](Mass mass, double potential) {
@@ -165,24 +168,25 @@ void ExactSolve::price(std::vector<Arc>& offered) {
     if (potential != 0) rounding += 0x1p-51 * std::abs(term) + std::numeric_limits<double>::denorm_min();
   };
   for (std::int64_t i = 0; i < n_; ++i) {
-    if (masses_.a[at(i)] == 0) continue;
-    worst = std::min(worst, f[at(i)] - u(i));
+    if (masses_.a[to_size(i)] == 0) continue;
+    worst = std::min(worst, f[to_size(i)] - u(i));
     scale = std::max(scale, std::abs(u(i)));
-    add(masses_.a[at(i)], f[at(i)]);
+    add(masses_.a[to_size(i)], f[to_size(i)]);
   }
   for (std::int64_t j = 0; j < m_; ++j) {
-    if (masses_.b[at(j)] == 0) continue;
-    scale = std::max(scale, std::abs(v_[at(j)]));
-    add(masses_.b[at(j)], v_[at(j)]);
+    if (masses_.b[to_size(j)] == 0) continue;
+    scale = std::max(scale, std::abs(v_[to_size(j)]));
+    add(masses_.b[to_size(j)], v_[to_size(j)]);
   }
   if (is_relaxed(options_)) {
-    add(masses_.a[at(n_)], dustbin_);
-    add(masses_.b[at(m_)], dustbin_);
+    add(masses_.a[to_size(n_)], dustbin_);
+    add(masses_.b[to_size(m_)], dustbin_);
   }
   potential_scale_ = scale;
   report_.worst_reduced_cost = worst;
   double const hidden = hidden_by_rounding(offered, f);
-  std::erase_if(offered, [&](Arc const& arc) { return arc.cost - u(arc.row) - v_[at(arc.column)] >= -tolerance(); });
+  std::erase_if(offered,
+                [&](Arc const& arc) { return arc.cost - u(arc.row) - v_[to_size(arc.column)] >= -tolerance(); });
   double const dual = sum.value() - rounding - hidden;
   if (dual < best_dual_) return;
   best_dual_ = dual;
@@ -194,7 +198,7 @@ void ExactSolve::price(std::vector<Arc>& offered) {
 }
 
 void ExactSolve::price_of_zero() {
-  v_.assign(at(m_), 0);
+  v_.assign(to_size(m_), 0);
   dustbin_ = 0;
   if (is_relaxed(options_))
     for (std::size_t j = 0; j < v_.size(); ++j) v_[j] = std::min(0.0, lacking_.price[j]);
@@ -204,16 +208,17 @@ void ExactSolve::price_of_zero() {
 
 double ExactSolve::hidden_by_rounding(std::vector<Arc> const& offered, std::vector<double> const& f) const {
   if (has_all_candidates_ || kOffered >= m_) return 0;
-  std::vector<double> largest(at(n_), -kInfinity);
-  std::vector<std::int64_t> count(at(n_), 0);
+  std::vector<double> largest(to_size(n_), -kInfinity);
+  std::vector<std::int64_t> count(to_size(n_), 0);
   for (Arc const& arc : offered) {
-    ++count[at(arc.row)];
-    largest[at(arc.row)] = std::max(largest[at(arc.row)], arc.cost - v_[at(arc.column)]);
+    ++count[to_size(arc.row)];
+    largest[to_size(arc.row)] = std::max(largest[to_size(arc.row)], arc.cost - v_[to_size(arc.column)]);
   }
   double sum = 0;
   for (std::int64_t i = 0; i < n_; ++i) {
-    if (count[at(i)] == kOffered)  // Or else all of finite cost are.
-      sum += masses_.weight(masses_.a[at(i)]) * std::max(0.0, 2 * hard_->rounding() - (largest[at(i)] - f[at(i)]));
+    if (count[to_size(i)] == kOffered)  // Or else all of finite cost are.
+      sum += masses_.weight(masses_.a[to_size(i)]) *
+             std::max(0.0, 2 * hard_->rounding() - (largest[to_size(i)] - f[to_size(i)]));
   }
   return sum;
 }
@@ -226,7 +231,7 @@ void ExactSolve::drop_rest() {
   std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column); });
   simplex_ = NetworkSimplex(masses_.a, masses_.b);
   simplex_.add(std::move(arcs));
-  start(std::vector(at(m_), 0.0), basis);
+  start(std::vector(to_size(m_), 0.0), basis);
   hard_.reset();
 }
 

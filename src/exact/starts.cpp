@@ -52,7 +52,7 @@ WarmStart ExactSolve::warm_start() {
 
 void ExactSolve::take_all_pairs(std::vector<double> const& g) {
   std::vector<Arc> arcs;
-  arcs.reserve(costs_.is_sparse() ? costs_.pairs().size() : at(n_ * m_));
+  arcs.reserve(costs_.is_sparse() ? costs_.pairs().size() : to_size(n_ * m_));
   for_each_pair(
       Side::rows, [&](std::size_t i) { return masses_.a[i] > 0; }, [&](std::size_t j) { return masses_.b[j] > 0; },
       [&](Arc const& arc) { arcs.push_back(arc); });
@@ -60,7 +60,7 @@ void ExactSolve::take_all_pairs(std::vector<double> const& g) {
   bool const sweeps = !costs_.is_sparse() && n_ * m_ > kQuick;
   start(!g.empty() ? g
         : sweeps   ? entropic_plan(start_options(kQuickSweeps)).g()
-                   : std::vector(at(m_), 0.0),
+                   : std::vector(to_size(m_), 0.0),
         first_pairs());
 }
 
@@ -79,20 +79,20 @@ std::vector<Arc> ExactSolve::pairs_of(ExactPlan const& plan) {
   std::vector<double> a = marginals_.a, b = marginals_.b;
   std::int32_t const n = static_cast<std::int32_t>(n_), m = static_cast<std::int32_t>(m_);
   for (std::int32_t i = 0; i < n; ++i) {
-    for (std::int64_t k = plan.row_begin[at(i)]; k < plan.row_begin[at(i) + 1]; ++k) {
-      std::int32_t const j = static_cast<std::int32_t>(plan.column_indices[at(k)]);
+    for (std::int64_t k = plan.row_begin[to_size(i)]; k < plan.row_begin[to_size(i) + 1]; ++k) {
+      std::int32_t const j = static_cast<std::int32_t>(plan.column_indices[to_size(k)]);
       pairs.push_back({i, j, 0});
-      a[at(i)] -= plan.values[at(k)];
-      b[at(j)] -= plan.values[at(k)];
+      a[to_size(i)] -= plan.values[to_size(k)];
+      b[to_size(j)] -= plan.values[to_size(k)];
     }
   }
   simplex_.add(priced(pairs));
   if (!is_relaxed(options_)) return pairs;
   for (std::int32_t i = 0; i < n; ++i) {
-    if (a[at(i)] > kSameMass * marginals_.a[at(i)]) pairs.push_back({i, m, 0});
+    if (a[to_size(i)] > kSameMass * marginals_.a[to_size(i)]) pairs.push_back({i, m, 0});
   }
   for (std::int32_t j = 0; j < m; ++j) {
-    if (b[at(j)] > kSameMass * marginals_.b[at(j)]) pairs.push_back({n, j, 0});
+    if (b[to_size(j)] > kSameMass * marginals_.b[to_size(j)]) pairs.push_back({n, j, 0});
   }
   pairs.push_back({n, m, 0});
   return pairs;
@@ -148,7 +148,7 @@ void ExactSolve::take_entropic_candidates() {
   std::vector<double> f, g;
   std::int64_t const stride = std::min(n_, m_) / kCoarse;
   if (stride > 1 && !costs_.may_forbid() && set_coarse_start(stride, options, g)) {
-    f.assign(at(n_), 0);  // A sweep begins with f.
+    f.assign(to_size(n_), 0);  // A sweep begins with f.
     options.f = f;
     options.g = g;
     options.iterations = kFullSweeps;
@@ -161,7 +161,7 @@ void ExactSolve::take_entropic_candidates() {
 bool ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g) {
   auto const some_weights = [&](std::vector<double> const& weights) {
     std::vector<double> some;
-    for (std::size_t i = 0; i < weights.size(); i += at(stride)) some.push_back(weights[i]);
+    for (std::size_t i = 0; i < weights.size(); i += to_size(stride)) some.push_back(weights[i]);
     double const share = std::reduce(some.begin(), some.end(), 0.0) / std::reduce(weights.begin(), weights.end(), 0.0);
     for (double& weight : some) weight = share > 0 ? weight / share : 0;
     return some;
@@ -187,8 +187,8 @@ bool ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, st
   some.labels.y = some_labels(all.labels.y, weights.b);
 
   Annealed const coarse = annealed(some, weights, options);
-  HardTransform transform(backend_of(context_), some_rows, {weights.a, std::vector<double>(at(m_), 1.0)});
-  std::vector<std::int64_t> nearest(at(m_));
+  HardTransform transform(backend_of(context_), some_rows, {weights.a, std::vector<double>(to_size(m_), 1.0)});
+  std::vector<std::int64_t> nearest(to_size(m_));
   g = transform.nearest(Side::columns, coarse.plan.f(), {nearest.data(), m_, 1, 1});
   options.eps = coarse.eps;
   return true;
@@ -216,7 +216,7 @@ std::vector<Arc> const& ExactSolve::sample() {
     for (std::size_t i = 0; i < weights.size(); ++i) {
       if (weights[i] > 0) with_mass.push_back(static_cast<std::int32_t>(i));
     }
-    std::size_t const count = std::min(with_mass.size(), at(most));
+    std::size_t const count = std::min(with_mass.size(), to_size(most));
     for (std::size_t k = 0; k < count; ++k) chosen.push_back(with_mass[k * with_mass.size() / count]);
     return chosen;
   };
@@ -235,10 +235,10 @@ std::vector<Arc> const& ExactSolve::sample() {
 double ExactSolve::first_eps() {
   std::vector<Arc> sample = this->sample();
   auto const centre = [&](auto const& point_of, std::int64_t size) {
-    std::vector<double> mean(at(size), 0), count(at(size), 0);
-    for (Arc const& arc : sample) ++count[at(point_of(arc))];
-    for (Arc const& arc : sample) mean[at(point_of(arc))] += arc.cost / count[at(point_of(arc))];
-    for (Arc& arc : sample) arc.cost -= mean[at(point_of(arc))];
+    std::vector<double> mean(to_size(size), 0), count(to_size(size), 0);
+    for (Arc const& arc : sample) ++count[to_size(point_of(arc))];
+    for (Arc const& arc : sample) mean[to_size(point_of(arc))] += arc.cost / count[to_size(point_of(arc))];
+    for (Arc& arc : sample) arc.cost -= mean[to_size(point_of(arc))];
   };
   centre([](Arc const& arc) { return arc.row; }, n_);
   centre([](Arc const& arc) { return arc.column; }, m_);
@@ -253,7 +253,7 @@ double ExactSolve::candidates_of(Plan const& plan, double eps, std::vector<Arc>&
     bool const by_rows = side == Side::rows;
     std::int64_t const size = by_rows ? plan.rows() : plan.columns();
     std::int64_t const k = std::min<std::int64_t>(options_.candidates, by_rows ? plan.columns() : plan.rows());
-    std::vector<std::int64_t> partners(at(size * k));
+    std::vector<std::int64_t> partners(to_size(size * k));
     std::vector<double> entries(partners.size());
     double mean = 0;
     MutableIndexView const indices{partners.data(), size, k, k};
@@ -261,10 +261,10 @@ double ExactSolve::candidates_of(Plan const& plan, double eps, std::vector<Arc>&
              : plan.top_k_transpose(indices, {entries.data(), size, k}));
     for (std::int64_t i = 0; i < size; ++i) {
       for (std::int64_t q = i * k; q < (i + 1) * k; ++q) {
-        std::int32_t const own = static_cast<std::int32_t>(i), other = static_cast<std::int32_t>(partners[at(q)]);
+        std::int32_t const own = static_cast<std::int32_t>(i), other = static_cast<std::int32_t>(partners[to_size(q)]);
         arcs.push_back(by_rows ? Arc{own, other, 0} : Arc{other, own, 0});
       }
-      double const ratio = entries[at(i * k)] / entries[at((i + 1) * k - 1)];
+      double const ratio = entries[to_size(i * k)] / entries[to_size((i + 1) * k - 1)];
       if (std::isfinite(ratio)) mean += eps * std::log(ratio) / static_cast<double>(size);
     }
     spread *= std::sqrt(mean);

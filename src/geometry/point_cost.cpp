@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "core/require.hpp"
 #include "core/strided.hpp"
 
@@ -51,14 +52,14 @@ std::vector<double> PointCost::label_features(Side side) const {
   bool const across = labels->columns <= labels->rows;  // The columns have unit vectors.
   std::vector<double> result;
   if (across == (side == Side::columns)) {
-    result.assign(static_cast<std::size_t>(width * width), 0.0);
-    for (std::int64_t k = 0; k < width; ++k) result[static_cast<std::size_t>(k * (width + 1))] = size;
+    result.assign(to_size(width * width), 0.0);
+    for (std::int64_t k = 0; k < width; ++k) result[to_size(k * (width + 1))] = size;
     return result;
   }
   for (std::int64_t r = 0; r < std::max(labels->rows, labels->columns); ++r) {
     for (std::int64_t k = 0; k < width; ++k) {
       std::int64_t const at = across ? r * labels->columns + k : k * labels->columns + r;
-      result.push_back(labels->cost[static_cast<std::size_t>(at)] / product / size);
+      result.push_back(labels->cost[to_size(at)] / product / size);
     }
   }
   return result;

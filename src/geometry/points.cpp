@@ -7,6 +7,7 @@
 #include <monge/error.hpp>
 
 #include "core/compensated_sum.hpp"
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 
 namespace monge {
@@ -18,12 +19,12 @@ void throw_not_finite(char const* field, std::int64_t row, std::int64_t column, 
 }
 
 std::vector<double> centre_of(char const* field, MatrixView points, std::span<double const> weights) {
-  std::vector<double> centre(static_cast<std::size_t>(points.columns()), 0.0);
+  std::vector<double> centre(to_size(points.columns()), 0.0);
   with_data(points, [&](auto const* data) {
     double total = 0;
     for (std::int64_t i = 0; i < points.rows(); ++i) {
       auto const* row = data + i * points.row_stride();
-      double const weight = weights.empty() ? 1.0 : weights[static_cast<std::size_t>(i)];
+      double const weight = weights.empty() ? 1.0 : weights[to_size(i)];
       double const next = total + weight;
       // A running mean: sums of coordinates could overflow, and large offsets would lose digits.
       double const share = next > 0 ? weight / next : 0;
@@ -31,7 +32,7 @@ std::vector<double> centre_of(char const* field, MatrixView points, std::span<do
       for (std::int64_t k = 0; k < points.columns(); ++k) {
         double const value = row[k];
         if (!std::isfinite(value)) throw_not_finite(field, i, k, value);
-        double& mean = centre[static_cast<std::size_t>(k)];
+        double& mean = centre[to_size(k)];
         mean += (value - mean) * share;
       }
     }
@@ -44,7 +45,7 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
   for (double const weight : weights) total.add(weight);
   with_data(points, [&](auto const* data) {
     for (std::int64_t i = 0; i < points.rows(); ++i) {
-      double const share = weights[static_cast<std::size_t>(i)] / total.value();
+      double const share = weights[to_size(i)] / total.value();
       if (share == 0) continue;  // However far the point is.
       double square = 0;
       for (std::size_t k = 0; k < centre.size(); ++k) {
@@ -58,13 +59,13 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
 }
 
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w) {
-  std::vector<double> products(static_cast<std::size_t>(points.rows()));
+  std::vector<double> products(to_size(points.rows()));
   with_data(points, [&](auto const* data) {
     for (std::int64_t i = 0; i < points.rows(); ++i) {
       double product = 0;
       for (std::size_t k = 0; k < w.size(); ++k)
         product += w[k] * (data[i * points.row_stride() + static_cast<std::int64_t>(k)] - centre[k]);
-      products[static_cast<std::size_t>(i)] = product;
+      products[to_size(i)] = product;
     }
   });
   return products;
@@ -87,7 +88,7 @@ bool are_equal(Block const& x, Block const& y) {
     return static_cast<std::byte const*>(of.data) + i * of.row_stride * of.width;
   };
   for (std::int64_t i = 0; i < x.rows; ++i) {
-    if (std::memcmp(row(x, i), row(y, i), static_cast<std::size_t>(x.columns * x.width)) != 0) return false;
+    if (std::memcmp(row(x, i), row(y, i), to_size(x.columns * x.width)) != 0) return false;
   }
   return true;
 }

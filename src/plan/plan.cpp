@@ -4,6 +4,7 @@
 #include <monge/error.hpp>
 #include <monge/plan.hpp>
 
+#include "core/numbers.hpp"
 #include "geometry/cost_matrix.hpp"
 #include "geometry/validation.hpp"
 #include "plan/plan_state.hpp"
@@ -38,7 +39,7 @@ void Plan::potentials(MutableVectorView f, MutableVectorView g) const {
 
 std::vector<double> Plan::f() const {
   return in_step(*state_, "Plan::f", {}, [&] {
-    std::vector<double> f(static_cast<std::size_t>(rows()));
+    std::vector<double> f(to_size(rows()));
     state_->plan->potentials(f, {});
     return f;
   });
@@ -46,7 +47,7 @@ std::vector<double> Plan::f() const {
 
 std::vector<double> Plan::g() const {
   return in_step(*state_, "Plan::g", {}, [&] {
-    std::vector<double> g(static_cast<std::size_t>(columns()));
+    std::vector<double> g(to_size(columns()));
     state_->plan->potentials({}, g);
     return g;
   });

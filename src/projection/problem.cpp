@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "geometry/validation.hpp"
 #include "seam/backend.hpp"
 #include "seam/values.hpp"
@@ -26,16 +27,16 @@ void fill_marginals(ProjectionProblem& problem, Backend const& backend, Projecti
   if (given_a) {
     problem.a = read_marginal("row_marginal", backend, options.row_marginal, n);
   } else {
-    problem.a.assign(static_cast<std::size_t>(n), static_cast<float>(options.row_sum));
+    problem.a.assign(to_size(n), static_cast<float>(options.row_sum));
     if (problem.dustbin()) problem.a.back() = static_cast<float>(options.row_sum * (m - 1));
   }
   if (given_b) {
     problem.b = read_marginal("column_marginal", backend, options.column_marginal, m);
   } else if (problem.dustbin() && !given_a) {
-    problem.b.assign(static_cast<std::size_t>(m), static_cast<float>(options.row_sum));
+    problem.b.assign(to_size(m), static_cast<float>(options.row_sum));
     problem.b.back() = static_cast<float>(options.row_sum * (n - 1));
   } else {
-    problem.b.assign(static_cast<std::size_t>(m), static_cast<float>(total(problem.a) / m));
+    problem.b.assign(to_size(m), static_cast<float>(total(problem.a) / m));
   }
   double const total_a = total(problem.a), total_b = total(problem.b);
   require(total_a > 0, "row_marginal: the total is {}; must be positive", total_a);

@@ -13,6 +13,7 @@
 #include <monge/context.hpp>
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "core/require.hpp"
 
 namespace monge {
@@ -51,7 +52,7 @@ class Socket {
       ssize_t const moved = move(at, left);
       if (moved > 0) {
         at += moved;
-        left -= static_cast<std::size_t>(moved);
+        left -= to_size(moved);
         continue;
       }
       if (moved == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return Loss::ended;
@@ -80,7 +81,7 @@ class LocalRank {
 
   void operator()(void const* mine, void* all, std::span<std::size_t const> bytes_of) {
     if (!failure_.empty()) throw Error(ErrorCode::device_failure, failure_);
-    std::size_t const own = bytes_of[static_cast<std::size_t>(rank_)];
+    std::size_t const own = bytes_of[to_size(rank_)];
     std::size_t total = 0;
     for (std::size_t const bytes : bytes_of) total += bytes;
     if (rank_ > 0) {
@@ -142,12 +143,12 @@ std::vector<Communicator> local_communicators(int size, double limit) {
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
       throw Error(ErrorCode::device_failure, fmt::format("ranks: a socket cannot be made: {}", std::strerror(errno)));
     ranks[0]->connect(Socket(ends[0]));
-    ranks[static_cast<std::size_t>(rank)]->connect(Socket(ends[1]));
+    ranks[to_size(rank)]->connect(Socket(ends[1]));
   }
   std::vector<Communicator> communicators;
   for (int rank = 0; rank < size; ++rank) {
-    auto const gather = [own = ranks[static_cast<std::size_t>(rank)]](void const* mine, void* all,
-                                                                      std::span<std::size_t const> bytes_of) {
+    auto const gather = [own = ranks[to_size(rank)]](void const* mine, void* all,
+                                                     std::span<std::size_t const> bytes_of) {
       (*own)(mine, all, bytes_of);
     };
     communicators.push_back({rank, size, gather, limit});

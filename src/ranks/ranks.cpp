@@ -7,6 +7,7 @@
 #include <new>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "core/require.hpp"
 
 namespace monge {
@@ -51,8 +52,7 @@ std::uint64_t hash_of(void const* data, Device device, std::int64_t rows, std::i
   std::uint64_t hash = 1;
   if (data == nullptr || device.type != DeviceType::cpu || (rows > 1 && stride < columns)) return hash;
   for (std::int64_t i = 0; i < rows; ++i) {
-    hash = hash_of(
-        {static_cast<std::byte const*>(data) + i * stride * bytes, static_cast<std::size_t>(columns * bytes)}, hash);
+    hash = hash_of({static_cast<std::byte const*>(data) + i * stride * bytes, to_size(columns * bytes)}, hash);
   }
   return hash;
 }
@@ -75,9 +75,8 @@ std::uint64_t hash_of_costs(MatrixView view) {
   std::int64_t const piece = std::min(kPiece, bytes);
   for (std::int64_t k = 0; k < kPieces; ++k) {
     std::int64_t const row = k * (rows - 1) / (kPieces - 1), place = k * 7919 * kPiece % (bytes - piece + 1);
-    hash = hash_of({static_cast<std::byte const*>(view.data()) + row * view.row_stride() * size + place,
-                    static_cast<std::size_t>(piece)},
-                   hash);
+    hash = hash_of(
+        {static_cast<std::byte const*>(view.data()) + row * view.row_stride() * size + place, to_size(piece)}, hash);
   }
   return hash;
 }
@@ -168,8 +167,8 @@ void Ranks::lose() {
 
 template <class T>
 std::vector<T> Ranks::gathered(std::span<T const> mine) {
-  std::vector<T> all(mine.size() * static_cast<std::size_t>(size()));
-  gather(mine.data(), all.data(), std::vector<std::size_t>(static_cast<std::size_t>(size()), mine.size_bytes()));
+  std::vector<T> all(mine.size() * to_size(size()));
+  gather(mine.data(), all.data(), std::vector<std::size_t>(to_size(size()), mine.size_bytes()));
   return all;
 }
 
@@ -250,10 +249,9 @@ bool Ranks::agree(bool answer) {
 }
 
 void Ranks::exchange(std::span<SharedItems const> items) {
-  std::size_t const ranks = static_cast<std::size_t>(size()), self = static_cast<std::size_t>(rank());
+  std::size_t const ranks = to_size(size()), self = to_size(rank());
   std::size_t total = 0;
-  for (SharedItems const& shared : items)
-    total += shared.bytes * static_cast<std::size_t>(shared.edges[ranks] - shared.edges[0]);
+  for (SharedItems const& shared : items) total += shared.bytes * to_size(shared.edges[ranks] - shared.edges[0]);
   std::int64_t const rounds = static_cast<std::int64_t>(total / kRoundBytes + 1);
   // Calls visit(shared, begin, end) for the items that rank r sends in a round.
   auto const for_each_range = [&](std::size_t r, std::int64_t round, auto const& visit) {
@@ -267,7 +265,7 @@ void Ranks::exchange(std::span<SharedItems const> items) {
     for (std::size_t r = 0; r < ranks; ++r) {
       bytes[r] = 0;
       for_each_range(r, round, [&](SharedItems const& shared, std::int64_t begin, std::int64_t end) {
-        bytes[r] += shared.bytes * static_cast<std::size_t>(end - begin);
+        bytes[r] += shared.bytes * to_size(end - begin);
       });
     }
   };
@@ -285,8 +283,7 @@ void Ranks::exchange(std::span<SharedItems const> items) {
         bool const dense = shared.stride == shared.bytes;
         std::int64_t const step = dense ? std::max<std::int64_t>(end - begin, 1) : 1;
         for (std::int64_t i = begin; i < end; i += step)
-          visit(shared.data + static_cast<std::size_t>(i) * shared.stride,
-                shared.bytes * static_cast<std::size_t>(step));
+          visit(shared.data + to_size(i) * shared.stride, shared.bytes * to_size(step));
       });
     };
     find_bytes(round);

@@ -19,6 +19,7 @@
 #include <monge/geometry.hpp>
 #include <monge/options.hpp>
 
+#include "core/numbers.hpp"
 #include "core/out_of_memory.hpp"
 
 namespace monge {
@@ -67,11 +68,11 @@ struct SharedItems {
 
 template <class V>
 SharedItems shared_items(V* data, std::int64_t stride, std::span<std::int64_t const> edges) {
-  return {reinterpret_cast<std::byte*>(data), static_cast<std::size_t>(stride) * sizeof(V), sizeof(V), edges};
+  return {reinterpret_cast<std::byte*>(data), to_size(stride) * sizeof(V), sizeof(V), edges};
 }
 inline SharedItems shared_items(MutableVectorView view, std::span<std::int64_t const> edges) {
-  std::size_t const bytes = static_cast<std::size_t>(size_of(view.type()));
-  return {static_cast<std::byte*>(view.data()), static_cast<std::size_t>(view.stride()) * bytes, bytes, edges};
+  std::size_t const bytes = to_size(size_of(view.type()));
+  return {static_cast<std::byte*>(view.data()), to_size(view.stride()) * bytes, bytes, edges};
 }
 
 class Ranks {

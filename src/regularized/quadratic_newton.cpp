@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "regularized/regularized_costs.hpp"
@@ -274,7 +275,7 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
 void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                 RegularizedOptions const& options) {
   auto const run = [&](std::size_t k) {
-    for_problem(static_cast<std::size_t>(index[k]), [&] { run_one(*runs[k], index[k], options); });
+    for_problem(to_size(index[k]), [&] { run_one(*runs[k], index[k], options); });
   };
   if (options.progress) {
     for (std::size_t k = 0; k < runs.size(); ++k) run(k);

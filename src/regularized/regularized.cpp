@@ -117,7 +117,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
     std::vector<std::unique_ptr<SplittingOperator>> operators = backend.splitting_operators(of_splitting);
     for (std::size_t k = 0; k < operators.size(); ++k) splitting.runs[k]->found = std::move(operators[k]);
   } catch (ProblemError const& error) {
-    throw ProblemError(static_cast<std::size_t>(splitting.index[error.index()]), error);
+    throw ProblemError(to_size(splitting.index[error.index()]), error);
   }
   double const setup = watch.seconds();
   run_splitting(backend, splitting.runs, splitting.index, options);

@@ -8,6 +8,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "entropic/input.hpp"
 #include "geometry/validation.hpp"
 #include "seam/values.hpp"
@@ -29,12 +30,12 @@ std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
           to_string(groups.device));
   require(groups.data != nullptr, "groups: is a null pointer; must point to {} numbers", n);
   require(groups.stride >= 1, "groups: has stride {}; must be >= 1", groups.stride);
-  std::vector<std::int32_t> values(static_cast<std::size_t>(n));
+  std::vector<std::int32_t> values(to_size(n));
   for (std::int64_t i = 0; i < n; ++i) {
     std::int64_t const group = groups.data[i * groups.stride];
     require(group >= 0 && group < n, "groups: entry {} is {}; must be from 0 to {}, the rows less one", i, group,
             n - 1);
-    values[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(group);
+    values[to_size(i)] = static_cast<std::int32_t>(group);
   }
   return values;
 }
@@ -85,7 +86,7 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
     if (!of_pairs) groups = read_groups(given.groups, shape.rows);
     std::int64_t const count =
         of_pairs ? count_pair_groups(given.pair_groups, shape) : *std::ranges::max_element(groups) + std::int64_t{1};
-    std::vector<double> weights(static_cast<std::size_t>(count), 1.0);
+    std::vector<double> weights(to_size(count), 1.0);
     if (!given.group_weights.empty()) {
       require(given.group_weights.size() == count, "group_weights: has {} entries; must have {}, one for each group",
               given.group_weights.size(), count);

@@ -1,5 +1,6 @@
 #include <monge/regularized.hpp>
 
+#include "core/numbers.hpp"
 #include "core/out_of_memory.hpp"
 #include "geometry/validation.hpp"
 #include "regularized/regularized_state.hpp"
@@ -33,7 +34,7 @@ void RegularizedPlan::potentials(MutableVectorView u, MutableVectorView v) const
 }
 
 std::vector<double> RegularizedPlan::u() const try {
-  std::vector<double> u(static_cast<std::size_t>(rows())), v(static_cast<std::size_t>(columns()));
+  std::vector<double> u(to_size(rows())), v(to_size(columns()));
   state_->found->potentials(u, v);
   return u;
 } catch (std::bad_alloc const&) {
@@ -41,7 +42,7 @@ std::vector<double> RegularizedPlan::u() const try {
 }
 
 std::vector<double> RegularizedPlan::v() const try {
-  std::vector<double> u(static_cast<std::size_t>(rows())), v(static_cast<std::size_t>(columns()));
+  std::vector<double> u(to_size(rows())), v(to_size(columns()));
   state_->found->potentials(u, v);
   return v;
 } catch (std::bad_alloc const&) {

@@ -324,8 +324,7 @@ void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs
   all.reserve(runs.size());
   std::vector<SplittingRun*> active;
   for (std::size_t k = 0; k < runs.size(); ++k) {
-    for_problem(static_cast<std::size_t>(index[k]),
-                [&] { active.push_back(&all.emplace_back(*runs[k], index[k], options)); });
+    for_problem(to_size(index[k]), [&] { active.push_back(&all.emplace_back(*runs[k], index[k], options)); });
   }
   while (!active.empty()) {
     std::vector<SplittingStep> steps;
@@ -334,7 +333,7 @@ void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs
     backend.iterate(steps);
     double const seconds = watch.seconds();
     for (std::size_t k = 0; k < active.size(); ++k)
-      for_problem(static_cast<std::size_t>(active[k]->index()), [&] { active[k]->check(steps[k], seconds); });
+      for_problem(to_size(active[k]->index()), [&] { active[k]->check(steps[k], seconds); });
     std::erase_if(active, [](SplittingRun const* run) { return run->is_finished(); });
   }
 }

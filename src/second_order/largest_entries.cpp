@@ -2,11 +2,13 @@
 
 #include <algorithm>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 
 std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k) {
   std::int64_t const n = plan.size(Side::rows);
-  std::vector<std::int64_t> columns(static_cast<std::size_t>(n * k));
+  std::vector<std::int64_t> columns(to_size(n * k));
   std::vector<double> values(columns.size());
   plan.top_k(Side::rows, {columns.data(), n, k, k}, {values.data(), n, k});
   std::vector<LargeEntry> entries;

@@ -16,6 +16,8 @@
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
 
@@ -26,9 +28,9 @@ using Matrix = Eigen::SparseMatrix<double, Eigen::ColMajor, Index>;
 std::vector<Index> places_by_minimum_degree(Matrix const& upper) {
   Eigen::PermutationMatrix<Eigen::Dynamic, Eigen::Dynamic, Index> order;
   Eigen::AMDOrdering<Index>()(upper.selfadjointView<Eigen::Upper>(), order);
-  std::vector<Index> places(static_cast<std::size_t>(upper.cols()));
+  std::vector<Index> places(to_size(upper.cols()));
   for (std::size_t k = 0; k < places.size(); ++k)
-    places[static_cast<std::size_t>(order.indices()[static_cast<Index>(k)])] = static_cast<Index>(k);
+    places[to_size(order.indices()[static_cast<Index>(k)])] = static_cast<Index>(k);
   return places;
 }
 
@@ -36,7 +38,7 @@ std::vector<Index> places_by_minimum_degree(Matrix const& upper) {
 /// elimination tree that lead from the entries of row k of the matrix to k.
 std::vector<Index> factor_counts(Matrix const& upper) {
   Index const size = upper.cols();
-  std::vector<Index> counts(static_cast<std::size_t>(size), 1);
+  std::vector<Index> counts(to_size(size), 1);
   std::vector<Index> parents(counts.size(), -1), seen(counts.size(), -1);  // seen: the last row with a nonzero there.
   for (Index k = 0; k < size; ++k) {
     seen[k] = k;
@@ -62,8 +64,7 @@ struct SparseFactor::State {
   bool has_memory = false;  // Whether the factor has its memory.
   mutable Eigen::VectorXd solution;
 
-  State(Index n, Index m, std::span<Index const> rows, std::span<Index const> columns)
-      : places(static_cast<std::size_t>(n + m)) {
+  State(Index n, Index m, std::span<Index const> rows, std::span<Index const> columns) : places(to_size(n + m)) {
     std::iota(places.begin(), places.end(), Index{0});
     set_pattern(n, rows, columns);
     places = places_by_minimum_degree(matrix);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
 
@@ -38,7 +40,7 @@ void SparseHessian::choose_pairs(PlanOperator& plan, std::int64_t count) {
   std::erase_if(largest, [&](LargeEntry const& entry) {
     return unknown(Side::rows, entry.i) <= 0 || unknown(Side::columns, entry.j) <= 0;
   });
-  keep_largest(largest, static_cast<std::size_t>(count));
+  keep_largest(largest, to_size(count));
   auto const& [rows, columns] = points_;
   pairs_ = of_unknowns_ = {};
   for (std::int64_t const j : columns) add_pair(rows.front(), j);
@@ -68,7 +70,7 @@ void SparseHessian::solve(VectorPair const& z) {
   for (Side const side : kSides) {
     int const s = side_index(side);
     std::vector<double> full(unknowns_[s].size());
-    for (std::size_t k = 0; k < parts[s].size(); ++k) full[static_cast<std::size_t>(points_[s][k])] = parts[s][k];
+    for (std::size_t k = 0; k < parts[s].size(); ++k) full[to_size(points_[s][k])] = parts[s][k];
     vectors_.read(VectorView(full), *z[side]);
   }
 }
@@ -78,7 +80,7 @@ std::vector<double> SparseHessian::gather(VectorPair const& vectors) const {
   for (Side const side : kSides) {
     std::vector<double> full(unknowns_[side_index(side)].size());
     vectors_.write(*vectors[side], MutableVectorView(full));
-    for (std::int64_t const point : points_[side_index(side)]) all.push_back(full[static_cast<std::size_t>(point)]);
+    for (std::int64_t const point : points_[side_index(side)]) all.push_back(full[to_size(point)]);
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "seam/backend.hpp"
 #include "second_order/largest_entries.hpp"
 #include "second_order/sparse_factor.hpp"
@@ -35,9 +36,7 @@ class SparseHessian {
  private:
   /// The elements of both vectors at points of positive weight.
   std::vector<double> gather(VectorPair const& vectors) const;
-  std::int64_t unknown(Side side, std::int64_t point) const {
-    return unknowns_[side_index(side)][static_cast<std::size_t>(point)];
-  }
+  std::int64_t unknown(Side side, std::int64_t point) const { return unknowns_[side_index(side)][to_size(point)]; }
   void add_pair(std::int64_t i, std::int64_t j);
 
   VectorOperations const& vectors_;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "core/side_by_side.hpp"
 #include "cpu/assignment/shortest_paths.hpp"
 
@@ -51,14 +52,13 @@ AssignmentStatus assign_one(MatrixView const& cost, bool maximize, Pairs const& 
   std::vector<std::int64_t> column_of;
   if (!shortest_paths(matrix, column_of)) return AssignmentStatus::infeasible;
   if (transposed) {
-    std::vector<std::int64_t> partner(static_cast<std::size_t>(matrix.columns), -1);
-    for (std::int64_t i = 0; i < matrix.rows; ++i)
-      partner[static_cast<std::size_t>(column_of[static_cast<std::size_t>(i)])] = i;
+    std::vector<std::int64_t> partner(to_size(matrix.columns), -1);
+    for (std::int64_t i = 0; i < matrix.rows; ++i) partner[to_size(column_of[to_size(i)])] = i;
     std::int64_t k = 0;
     for (std::int64_t j = 0; j < matrix.columns; ++j) {
-      if (partner[static_cast<std::size_t>(j)] < 0) continue;
+      if (partner[to_size(j)] < 0) continue;
       to.rows[k] = j;
-      to.columns[k++] = partner[static_cast<std::size_t>(j)];
+      to.columns[k++] = partner[to_size(j)];
     }
   } else {
     for (std::int64_t i = 0; i < matrix.rows; ++i) to.rows[i] = i;
@@ -71,16 +71,14 @@ AssignmentStatus assign_one(MatrixView const& cost, bool maximize, Pairs const& 
 
 void Assigner::assign(AssignmentCosts const& costs, AssignmentOutput const& out, bool maximize) const {
   auto const* const batch = std::get_if<SizedBatch>(&costs);
-  auto const count = static_cast<std::size_t>(out.status.rows);
-  side_by_side(
-      static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_))), count,
-      [&](std::size_t t) {
-        auto const at = static_cast<std::int64_t>(t);
-        MatrixView const cost = batch ? matrix_at(batch->costs, at) : std::get<std::span<MatrixView const>>(costs)[t];
-        Pairs const pairs{out.row_indices.data + at * out.row_indices.row_stride,
-                          out.column_indices.data + at * out.column_indices.row_stride, out.row_indices.columns};
-        out.status.data[at * out.status.row_stride] = static_cast<std::int64_t>(assign_one(cost, maximize, pairs));
-      });
+  auto const count = to_size(out.status.rows);
+  side_by_side(static_cast<int>(std::clamp<std::size_t>(count, 1, to_size(threads_))), count, [&](std::size_t t) {
+    auto const at = static_cast<std::int64_t>(t);
+    MatrixView const cost = batch ? matrix_at(batch->costs, at) : std::get<std::span<MatrixView const>>(costs)[t];
+    Pairs const pairs{out.row_indices.data + at * out.row_indices.row_stride,
+                      out.column_indices.data + at * out.column_indices.row_stride, out.row_indices.columns};
+    out.status.data[at * out.status.row_stride] = static_cast<std::int64_t>(assign_one(cost, maximize, pairs));
+  });
 }
 
 }  // namespace monge::cpu

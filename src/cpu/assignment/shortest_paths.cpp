@@ -9,6 +9,7 @@
 #include "cpu/assignment/shortest_paths.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/assignment/shortest_paths.cpp"
+#include "core/numbers.hpp"
 #include "cpu/pass/simd_targets.hpp"
 // foreach_target.h must come first.
 #include <hwy/foreach_target.h>
@@ -33,9 +34,9 @@ class PathSearch {
         v_(numbers_.get()),
         distance_(v_ + matrix.stride),
         parent_(parents_.get()),
-        u_(static_cast<std::size_t>(matrix.rows), 0.0),
-        row_of_(static_cast<std::size_t>(matrix.stride), -1),
-        list_(static_cast<std::size_t>(matrix.columns)),
+        u_(to_size(matrix.rows), 0.0),
+        row_of_(to_size(matrix.stride), -1),
+        list_(to_size(matrix.columns)),
         place_(list_.size()) {
     std::fill_n(v_, matrix.stride, 0.0);
     std::fill_n(parent_, matrix.stride, std::int64_t{-1});
@@ -45,8 +46,7 @@ class PathSearch {
   bool add(std::int64_t row, std::vector<std::int64_t>& column_of) {
     std::fill_n(distance_, matrix_.stride, kInfinity);
     auto const columns = static_cast<int>(matrix_.columns);
-    for (int j = 0; j < columns; ++j)
-      list_[static_cast<std::size_t>(j)] = place_[static_cast<std::size_t>(j)] = columns - 1 - j;
+    for (int j = 0; j < columns; ++j) list_[to_size(j)] = place_[to_size(j)] = columns - 1 - j;
     open_ = columns;
     closed_.clear();
     double length = 0;
@@ -56,20 +56,20 @@ class PathSearch {
       if (length == kInfinity) return false;
       std::int64_t const j = nearest(length);
       close(j, length);
-      i = row_of_[static_cast<std::size_t>(j)];
+      i = row_of_[to_size(j)];
       if (i < 0) sink = j;
     }
-    u_[static_cast<std::size_t>(row)] += length;
+    u_[to_size(row)] += length;
     for (Closed const& closed : closed_) {
       double const change = length - closed.distance;
       v_[closed.column] = closed.v - change;
-      std::int64_t const i = row_of_[static_cast<std::size_t>(closed.column)];
-      if (i >= 0) u_[static_cast<std::size_t>(i)] += change;
+      std::int64_t const i = row_of_[to_size(closed.column)];
+      if (i >= 0) u_[to_size(i)] += change;
     }
     for (std::int64_t j = sink, i = -1; i != row;) {
       i = parent_[j];
-      row_of_[static_cast<std::size_t>(j)] = i;
-      std::swap(column_of[static_cast<std::size_t>(i)], j);
+      row_of_[to_size(j)] = i;
+      std::swap(column_of[to_size(i)], j);
     }
     return true;
   }
@@ -87,7 +87,7 @@ class PathSearch {
     hn::CappedTag<double, AssignmentMatrix::kPadding> const d;
     hn::RebindToSigned<decltype(d)> const di;
     double const* HWY_RESTRICT costs = matrix_.costs.get() + i * matrix_.stride;
-    auto const from = hn::Set(d, distance), u = hn::Set(d, u_[static_cast<std::size_t>(i)]);
+    auto const from = hn::Set(d, distance), u = hn::Set(d, u_[to_size(i)]);
     auto const row = hn::Set(di, i);
     auto least = hn::Set(d, kInfinity);
     for (std::int64_t j = 0; j < matrix_.stride; j += static_cast<std::int64_t>(hn::Lanes(d))) {
@@ -119,7 +119,7 @@ class PathSearch {
   }
   /// Among columns at equal distances the one with the largest number here comes first. Free columns precede others.
   std::int64_t tie_order(std::int64_t column) const {
-    auto const j = static_cast<std::size_t>(column);
+    auto const j = to_size(column);
     return row_of_[j] < 0 ? place_[j] : -1 - place_[j];
   }
 
@@ -127,9 +127,9 @@ class PathSearch {
     closed_.push_back({column, distance, v_[column]});
     v_[column] = -kInfinity;
     distance_[column] = kInfinity;
-    int const place = place_[static_cast<std::size_t>(column)], last = list_[static_cast<std::size_t>(--open_)];
-    list_[static_cast<std::size_t>(place)] = last;
-    place_[static_cast<std::size_t>(last)] = place;
+    int const place = place_[to_size(column)], last = list_[to_size(--open_)];
+    list_[to_size(place)] = last;
+    place_[to_size(last)] = place;
   }
 
   AssignmentMatrix const& matrix_;
@@ -145,7 +145,7 @@ class PathSearch {
 };
 
 bool shortest_paths(AssignmentMatrix const& matrix, std::vector<std::int64_t>& column_of) {
-  column_of.assign(static_cast<std::size_t>(matrix.rows), -1);
+  column_of.assign(to_size(matrix.rows), -1);
   PathSearch search(matrix);
   for (std::int64_t i = 0; i < matrix.rows; ++i) {
     if (!search.add(i, column_of)) return false;

@@ -39,9 +39,9 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
       log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
       f_next_(size(Side::rows)),
       g_plus_(logits_.bias.size()),
-      bounds_(static_cast<std::size_t>(padded_to_panel<T>(size(Side::rows)))),
-      row_errors_(static_cast<std::size_t>(stripes_.team().size)),
-      total_weights_(static_cast<std::size_t>(stripes_.team().size)) {
+      bounds_(to_size(padded_to_panel<T>(size(Side::rows)))),
+      row_errors_(to_size(stripes_.team().size)),
+      total_weights_(to_size(stripes_.team().size)) {
   last_.column_bias.resize(logits_.bias.size());
   last_.row_lse.resize(f_next_.values().size());
 }
@@ -57,8 +57,7 @@ void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
       potential[i] = (is_self() && side == Side::columns ? potential[i] : 0) - share * shift[i];
     if (view.empty()) continue;
     with_data(view, [&](auto const* data) {
-      for (std::int64_t i = 0; i < view.size(); ++i)
-        potential[static_cast<std::size_t>(i)] += share * data[i * view.stride()];
+      for (std::int64_t i = 0; i < view.size(); ++i) potential[to_size(i)] += share * data[i * view.stride()];
     });
   }
   last_.eps = 0;
@@ -76,8 +75,7 @@ void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView 
     HostVector const potential =
         last_.eps > 0 ? completed_potential(data_, side, last_.eps, workers_) : data_.potential(side);
     std::span<double const> const shift = data_.costs->shift(side);
-    write_vector(side == Side::rows ? f : g,
-                 [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
+    write_vector(side == Side::rows ? f : g, [&](std::int64_t i) { return potential[i] + shift[to_size(i)]; });
   }
 }
 
@@ -159,13 +157,13 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
 
   stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-                      std::size_t const thread = static_cast<std::size_t>(stripes_.team().first + thread_index);
+                      std::size_t const thread = to_size(stripes_.team().first + thread_index);
                       double* const sums = column_sums_.of(thread_index);
                       StripeArgs<T> args = work.args;
                       if (is_self()) args.first_column += stripes_.group();
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
-                        std::size_t const i = static_cast<std::size_t>(first + r);
+                        std::size_t const i = to_size(first + r);
                         if (weight[i] == 0) {  // f_i stays. If all its pairs are forbidden, any bound holds.
                           last_.row_lse[i] = work.is_empty(r) ? 0.0 : work.lse(r);
                           f_next_[first + r] = f[i];
@@ -185,8 +183,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         column_weight[r] = exponent < 100 ? factor : 0.0;
                         total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
                         if (is_self())
-                          sums[i] += column_weight[r] * work.row_sum[static_cast<std::size_t>(r)] /
-                                     static_cast<double>(logits_.beta[i]);
+                          sums[i] += column_weight[r] * work.row_sum[to_size(r)] / static_cast<double>(logits_.beta[i]);
                       }
                       add_to_columns(args, count, column_weight, 1.0, sums);
                     });
@@ -231,7 +228,7 @@ ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector con
   }
   if (!lost_.empty()) {
     std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, workers_);
-    for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[static_cast<std::size_t>(lost_[k])] = exact[k];
+    for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[to_size(lost_[k])] = exact[k];
   }
   ErrorSums errors;
   for (std::size_t j = 0; j < g.size(); ++j) {

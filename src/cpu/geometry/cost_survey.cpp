@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/runtime/threads.hpp"
@@ -38,14 +39,14 @@ namespace {
 
 /// Completes the lines and joins the sums of places of all ranks, in order.
 void share_survey(CostLines const& costs, Team const& team, std::vector<SurveyedLine>& lines, SurveyedPoints& places) {
-  std::size_t const ranks = static_cast<std::size_t>(team.ranks->size()), count = places.cost.size();
+  std::size_t const ranks = to_size(team.ranks->size()), count = places.cost.size();
   std::vector<std::int64_t> of_lines, of_ranks;
   for (int rank = 0; rank <= team.ranks->size(); ++rank) {
     of_lines.push_back(share_of_lines(costs, team.edge(rank), team.size).begin);
     of_ranks.push_back(rank * static_cast<std::int64_t>(count));
   }
   std::vector<double> cost(ranks * count), weight(ranks * count);
-  std::int64_t const own = of_ranks[static_cast<std::size_t>(team.ranks->rank())];
+  std::int64_t const own = of_ranks[to_size(team.ranks->rank())];
   std::ranges::copy(places.cost, cost.begin() + own);
   std::ranges::copy(places.weight, weight.begin() + own);
   team.ranks->exchange(std::array{shared_items(lines.data(), 1, of_lines), shared_items(cost.data(), 1, of_ranks),
@@ -62,12 +63,12 @@ void share_survey(CostLines const& costs, Team const& team, std::vector<Surveyed
 CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
   CostLines const& costs = input.costs;
   Team const team(workers, costs.lines, costs.places);
-  std::vector<SurveyedLine> lines(static_cast<std::size_t>(costs.lines));
+  std::vector<SurveyedLine> lines(to_size(costs.lines));
   std::vector<double> place_weight = costs.place_vector();
   std::ranges::copy(input.place_weight, place_weight.begin());
-  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team.own));  // One for each thread.
+  std::vector<SurveyedPoints> places(to_size(team.own));  // One for each thread.
   on_threads(team.own, [&](int t) {
-    SurveyedPoints& sums = places[static_cast<std::size_t>(t)];
+    SurveyedPoints& sums = places[to_size(t)];
     sums = {costs.place_vector(), costs.place_vector()};
     std::unique_ptr<LineReader> mask, l1_weights;
     if (input.mask) mask = std::make_unique<LineReader>(*input.mask);
@@ -78,7 +79,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
         double const* const weights = l1_weights ? l1_weights->read(line, first, count) : nullptr;
         for (std::int64_t r = 0; r < rows; ++r) {
           std::int64_t const at = r * kLineChunk;
-          std::size_t const l = static_cast<std::size_t>(line + r);
+          std::size_t const l = to_size(line + r);
           survey_costs({.costs = cost + at,
                         .mask = masks ? masks + at : nullptr,
                         .l1_weights = weights ? weights + at : nullptr,
@@ -95,7 +96,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
   });
   // The sums of a place are added over the threads of this rank here, and over the ranks in share_survey().
   auto const join = [&](std::vector<double> SurveyedPoints::*sums) {
-    std::vector<double> sum(static_cast<std::size_t>(costs.places));
+    std::vector<double> sum(to_size(costs.places));
     for (SurveyedPoints const& of_thread : places) {
       for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += (of_thread.*sums)[k];
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 #include "geometry/points.hpp"
 
@@ -23,10 +24,10 @@ double length(std::span<double const> x) {
 
 Features::Features(PointCost const& cost, char const* field, MatrixView points) : view_(points) {
   if (cost.function != CostFunction::cosine) return;
-  std::size_t const d = static_cast<std::size_t>(points.columns());
-  copy_.resize(static_cast<std::size_t>(points.rows()) * d);
+  std::size_t const d = to_size(points.columns());
+  copy_.resize(to_size(points.rows()) * d);
   for (std::int64_t i = 0; i < points.rows(); ++i) {
-    std::span<double> const row(copy_.data() + static_cast<std::size_t>(i) * d, d);
+    std::span<double> const row(copy_.data() + to_size(i) * d, d);
     with_data(points, [&](auto const* data) { std::copy_n(data + i * points.row_stride(), d, row.begin()); });
     for (std::size_t k = 0; k < d; ++k) {
       if (!std::isfinite(row[k])) throw_not_finite(field, i, static_cast<std::int64_t>(k), row[k]);

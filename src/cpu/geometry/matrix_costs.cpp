@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 #include "cpu/geometry/cost_survey.hpp"
 #include "geometry/cost_matrix.hpp"
@@ -43,7 +44,7 @@ template <class T>
 MatrixCosts<T>::MatrixCosts(std::int64_t n, std::int64_t m, MatrixView cost, bool transposed)
     : Costs<T>(n, m), cost_(cost), transposed_(transposed) {
   for (Side const side : kSides) {
-    norm_[static_cast<int>(side)].assign(static_cast<std::size_t>(this->size(side)), 0.0);
+    norm_[static_cast<int>(side)].assign(to_size(this->size(side)), 0.0);
     shift_[static_cast<int>(side)] = norm_[static_cast<int>(side)];
   }
 }
@@ -78,15 +79,15 @@ std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) con
 template <class T>
 std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::int64_t const> points) const {
   std::int64_t const size = std::ssize(points), others = this->size(opposite(side));
-  auto scores = std::make_unique<T[]>(static_cast<std::size_t>(size * others));
+  auto scores = std::make_unique<T[]>(to_size(size * others));
   StoredCosts const from = stored(side);
   with_data(cost_, [&](auto const* data) {
     using Wide = std::conditional_t<(sizeof(*data) > sizeof(T)), double, T>;
     Wide const factor = static_cast<Wide>(1 / stored_unit_), term = static_cast<Wide>(-origin_ / stored_unit_);
     auto const copy = [&](std::int64_t r, std::int64_t j) {
-      std::int64_t const i = points[static_cast<std::size_t>(r)];
+      std::int64_t const i = points[to_size(r)];
       Wide const cost = data[from.transposed ? j * from.row_stride + i : i * from.row_stride + j];
-      scores[static_cast<std::size_t>(r * others + j)] = static_cast<T>(cost * factor + term);
+      scores[to_size(r * others + j)] = static_cast<T>(cost * factor + term);
     };
     // Copies memory line by line in either layout.
     for (std::int64_t line = 0; line < (from.transposed ? others : size); ++line) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "cpu/geometry/features.hpp"
 #include "geometry/points.hpp"
 
@@ -69,8 +70,7 @@ void PointCosts<T>::add_labels(PointCloud const& geometry, std::span<double cons
   use_labels(std::make_shared<PointLabels>(cost_.labels, geometry.labels, a, b));
   for (Side const side : kSides) {
     int const s = static_cast<int>(side);
-    for (std::size_t i = 0; i < shift_[s].size(); ++i)
-      shift_[s][i] += labels_->shift[s][static_cast<std::size_t>(labels_->of[s][i])];
+    for (std::size_t i = 0; i < shift_[s].size(); ++i) shift_[s][i] += labels_->shift[s][to_size(labels_->of[s][i])];
   }
   this->mean_ += labels_->mean;
 }
@@ -91,7 +91,7 @@ PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> r
 template <class T>
 auto PointCosts<T>::measured(Cloud cloud, std::span<double const> weights) const -> std::shared_ptr<Cloud> {
   PackedPoints<T> const& points = cloud.packed;
-  cloud.norm.assign(static_cast<std::size_t>(points.size), 0.0);
+  cloud.norm.assign(to_size(points.size), 0.0);
   for (std::int64_t i = 0; i < points.size; ++i) {
     double square = 0;
     for (std::int64_t k = 0; k < cost_.dimension; ++k) {
@@ -99,9 +99,9 @@ auto PointCosts<T>::measured(Cloud cloud, std::span<double const> weights) const
       square += value * value;
     }
     cloud.largest_squared_norm = std::max(cloud.largest_squared_norm, square);
-    if (weights.empty() || weights[static_cast<std::size_t>(i)] > 0)
+    if (weights.empty() || weights[to_size(i)] > 0)
       cloud.largest_squared_norm_of_mass = std::max(cloud.largest_squared_norm_of_mass, square);
-    if (form_ == ScoreForm::products) cloud.norm[static_cast<std::size_t>(i)] = cost_.square * square;
+    if (form_ == ScoreForm::products) cloud.norm[to_size(i)] = cost_.square * square;
   }
   return std::make_shared<Cloud>(std::move(cloud));
 }
@@ -238,11 +238,10 @@ std::unique_ptr<Costs<T> const> PointCosts<T>::part(Side side, std::span<std::in
   clouds[static_cast<int>(side)] = measured(std::move(some));
   std::unique_ptr<PointCosts> result(new PointCosts(*this, clouds[0], clouds[1]));
   result->shift_[static_cast<int>(opposite(side))] = shift_[static_cast<int>(opposite(side))];
-  for (std::int64_t const i : points)
-    result->shift_[static_cast<int>(side)].push_back(shift(side)[static_cast<std::size_t>(i)]);
+  for (std::int64_t const i : points) result->shift_[static_cast<int>(side)].push_back(shift(side)[to_size(i)]);
   if (!labels_) return result;
   std::vector<std::int64_t> of;
-  for (std::int64_t const i : points) of.push_back(labels_->of[static_cast<int>(side)][static_cast<std::size_t>(i)]);
+  for (std::int64_t const i : points) of.push_back(labels_->of[static_cast<int>(side)][to_size(i)]);
   result->packed_labels_[static_cast<int>(side)] = cpu::pack_labels<T>(of);
   result->packed_labels_[static_cast<int>(opposite(side))] = packed_labels_[static_cast<int>(opposite(side))];
   return result;
@@ -274,7 +273,7 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
   for (std::int64_t j = 0; j < kept.size; ++j) {
     double sum = offset;
     for (std::size_t k = 0; k < own.size(); ++k) sum += change[k] * kept.coordinate(j, static_cast<std::int64_t>(k));
-    moved[static_cast<std::size_t>(j)] += sum;
+    moved[to_size(j)] += sum;
   }
   require_no_overflow_of_new(result->bound());
   return result;

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <utility>
 
+#include "core/numbers.hpp"
+
 namespace monge::cpu {
 namespace {
 
@@ -18,9 +20,8 @@ std::vector<std::int64_t> labels_of(char const* field, IndexView view, std::int6
 /// The weights of the classes; their sum is 1.
 std::vector<double> shares_of(std::span<std::int64_t const> labels, std::span<double const> weights,
                               std::int64_t classes) {
-  std::vector<double> shares(static_cast<std::size_t>(classes), 0.0);
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    shares[static_cast<std::size_t>(labels[i])] += weights.empty() ? 1.0 : weights[i];
+  std::vector<double> shares(to_size(classes), 0.0);
+  for (std::size_t i = 0; i < labels.size(); ++i) shares[to_size(labels[i])] += weights.empty() ? 1.0 : weights[i];
   double const total = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= total;
   return shares;
@@ -54,14 +55,14 @@ PointLabels::PointLabels(std::shared_ptr<LabelCosts const> costs_of_classes, Lab
 
 template <class T>
 PackedLabels<T> pack_labels(std::span<std::int64_t const> labels) {
-  PackedLabels<T> packed(static_cast<std::size_t>(padded_to_panel<T>(std::ssize(labels))), 0);
+  PackedLabels<T> packed(to_size(padded_to_panel<T>(std::ssize(labels))), 0);
   for (std::size_t i = 0; i < labels.size(); ++i) packed[i] = static_cast<LabelIndex<T>>(labels[i]);
   return packed;
 }
 
 template <class T>
 std::vector<T> label_scores(PointLabels const& labels, Side rows, double factor) {
-  std::size_t const columns = static_cast<std::size_t>(labels.costs->columns), classes = labels.centred.size();
+  std::size_t const columns = to_size(labels.costs->columns), classes = labels.centred.size();
   bool const across = rows == Side::columns;
   std::vector<T> scores(classes);
   for (std::size_t e = 0; e < classes; ++e) {

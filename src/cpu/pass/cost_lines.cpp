@@ -3,6 +3,7 @@
 // Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/pass/cost_lines.cpp"
+#include "core/numbers.hpp"
 #include "cpu/pass/simd_targets.hpp"
 // foreach_target.h must come first.
 #include <hwy/foreach_target.h>
@@ -28,7 +29,7 @@ void ReadCostsFrom(StripeArgs<double> const& args, CostLines const& costs, std::
   ForEachTile<double, kForm>(args, first, first + count, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
     HWY_UNROLL(32)
     for (int r = 0; r < kTileRows<double>; ++r) {
-      auto const base = hn::Set(d, costs.line_base[static_cast<std::size_t>(args.first_row + r0 + r)]);
+      auto const base = hn::Set(d, costs.line_base[to_size(args.first_row + r0 + r)]);
       double* HWY_RESTRICT row = out + (r0 + r) * kLineChunk + (j - first);
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<double>; ++v) {
@@ -114,7 +115,7 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
   auto const own = hn::Set(d, run.line_weight), l1 = hn::Set(d, run.l1);
   auto least = infinity, most = hn::Neg(infinity), cost_sum = zero, weight_sum = zero, forbidden = zero;
   for (std::int64_t j = 0; j < run.count; j += kLanes) {
-    auto const inside = hn::FirstN(d, static_cast<std::size_t>(std::min(kLanes, run.count - j)));
+    auto const inside = hn::FirstN(d, to_size(std::min(kLanes, run.count - j)));
     auto const cost = hn::Load(d, run.costs + j);
     auto valid = hn::Ge(cost, hn::Neg(largest)), allowed = hn::And(inside, hn::And(valid, hn::Le(cost, largest)));
     auto penalised = cost;
@@ -158,11 +159,11 @@ HWY_EXPORT(ScanCosts);
 HWY_EXPORT(SurveyCosts);
 
 std::vector<double> CostLines::line_vector() const {
-  return std::vector<double>(static_cast<std::size_t>((lines + kRowGroup - 1) / kRowGroup * kRowGroup), 0.0);
+  return std::vector<double>(to_size((lines + kRowGroup - 1) / kRowGroup * kRowGroup), 0.0);
 }
 
 std::vector<double> CostLines::place_vector() const {
-  return std::vector<double>(static_cast<std::size_t>(padded_to_panel<double>(places)), 0.0);
+  return std::vector<double>(to_size(padded_to_panel<double>(places)), 0.0);
 }
 
 CostLines CostLines::of_matrix(MatrixView matrix, bool across) {

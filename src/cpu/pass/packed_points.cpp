@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 
 namespace monge::cpu {
@@ -28,7 +29,7 @@ void pack(MatrixView points, std::span<double const> centre, double factor, Pack
   with_data(points, [&](auto const* data) {
     for (std::int64_t i = 0; i < points.rows(); ++i) {
       for (std::int64_t k = 0; k < points.columns(); ++k) {
-        double const origin = centre.empty() ? 0.0 : centre[static_cast<std::size_t>(k)];
+        double const origin = centre.empty() ? 0.0 : centre[to_size(k)];
         coordinate(packed, i, k) = static_cast<T>(factor * (data[i * points.row_stride() + k] - origin));
       }
     }
@@ -41,7 +42,7 @@ PackedPoints<T> gather(PackedPoints<T> const& points, std::span<std::int64_t con
   reshape(result, static_cast<std::int64_t>(indices.size()), points.dimension);
   for (std::int64_t i = 0; i < result.size; ++i) {
     for (std::int64_t k = 0; k < points.dimension; ++k)
-      coordinate(result, i, k) = points.coordinate(indices[static_cast<std::size_t>(i)], k);
+      coordinate(result, i, k) = points.coordinate(indices[to_size(i)], k);
   }
   return result;
 }

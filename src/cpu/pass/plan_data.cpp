@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "cpu/pass/stripe.hpp"
 
 namespace monge::cpu {
@@ -33,7 +34,7 @@ template <class T>
 Logits<T>::Logits(std::int64_t columns)
     : h(aligned_array<T>(padded_to_panel<T>(columns))),
       beta(aligned_array<T>(padded_to_panel<T>(columns))),
-      bias(static_cast<std::size_t>(columns)) {}
+      bias(to_size(columns)) {}
 
 template <class T>
 void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& potential, double eps) {
@@ -54,7 +55,7 @@ void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& pot
     offset = std::max(offset, bias[j]);
   }
   largest = 0;
-  for (std::size_t j = 0; j < static_cast<std::size_t>(padded_to_panel<T>(potential.size())); ++j) {
+  for (std::size_t j = 0; j < to_size(padded_to_panel<T>(potential.size())); ++j) {
     if (j >= bias.size() || weights.value[j] == 0) {
       h[j] = kNoWeight<T>;
       beta[j] = 0;

@@ -52,10 +52,10 @@ std::int64_t stripe_height(ScoreSource<T> const& source, std::int64_t rows, std:
 template <class T>
 Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch)
     : stripe(aligned_array<T>(rows * padded_to_panel<T>(columns))),
-      block_scale(static_cast<std::size_t>(rows * column_blocks<T>(columns))),
-      row_max(static_cast<std::size_t>(rows)),
-      row_sum(static_cast<std::size_t>(rows)),
-      row_moment(static_cast<std::size_t>(rows)) {
+      block_scale(to_size(rows * column_blocks<T>(columns))),
+      row_max(to_size(rows)),
+      row_sum(to_size(rows)),
+      row_moment(to_size(rows)) {
   row_scratch.at_least(rows * scratch);
 }
 
@@ -70,7 +70,7 @@ Stripes<T>::Stripes(Costs<T> const& costs, Side rows, Team const& team, double c
       height_(stripe_height(source_, rows_, columns_, team_.size, kept_bytes_ > 0)) {
   if (upper_)
     height_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(height_)));  // Fills groups.
-  workspaces_.reserve(static_cast<std::size_t>(team_.own));
+  workspaces_.reserve(to_size(team_.own));
   for (int thread = 0; thread < team_.own; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
 }
 
@@ -151,7 +151,7 @@ template <class T>
 PassItems ColumnSums<T>::of_ranks() {
   join_rows(sums_.get(), team_.own, padded_);
   if (team_.ranks != nullptr) std::copy_n(sums_.get(), padded_, of_ranks_.get() + team_.ranks->rank() * padded_);
-  std::size_t const bytes = static_cast<std::size_t>(padded_) * sizeof(double);
+  std::size_t const bytes = to_size(padded_) * sizeof(double);
   return {PassItems::Of::ranks, reinterpret_cast<std::byte*>(of_ranks_.get()), bytes, bytes};
 }
 
@@ -176,7 +176,7 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
       logits, {.moments = true}, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
         double column_weight[kMaxStripeRows];
         for (std::int64_t k = 0; k < count; ++k) {
-          std::size_t const i = static_cast<std::size_t>(first + k), r = static_cast<std::size_t>(k);
+          std::size_t const i = to_size(first + k), r = to_size(k);
           double const norm = data.costs->norm(Side::rows)[i];
           double const factor =
               weight[i] > 0 ? weight[i] * std::exp2(work.exponent(k) + (f.values()[i] - norm) * (kLog2e / eps)) : 0.0;
@@ -204,15 +204,15 @@ std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std
   logits.set(data, opposite(side), potential, eps);
   std::vector<double> result(points.size());
   // A copy of some of the points takes no more memory than the stripes of the threads.
-  std::size_t const most = static_cast<std::size_t>(kMaxStripeRows * workers.total());
+  std::size_t const most = to_size(kMaxStripeRows * workers.total());
   for (std::size_t begin = 0; begin < points.size(); begin += most) {
     std::span<std::int64_t const> const some = points.subspan(begin, std::min(most, points.size() - begin));
     std::unique_ptr<Costs<T> const> const part = data.costs->part(side, some);
     Stripes<T> stripes(*part, side, {workers, part->size(Side::rows), part->size(Side::columns)}, 0);
     stripes.for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
       for (std::int64_t r = 0; r < count; ++r) {
-        std::size_t const i = static_cast<std::size_t>(first + r);
-        bool const is_lonely = data.weight(side)[static_cast<std::size_t>(some[i])] == 0 && work.is_empty(r);
+        std::size_t const i = to_size(first + r);
+        bool const is_lonely = data.weight(side)[to_size(some[i])] == 0 && work.is_empty(r);
         result[begin + i] = is_lonely ? std::numeric_limits<double>::infinity()
                                       : part->norm(side)[i] - eps * std::numbers::ln2 * work.lse(r);
       }
@@ -230,7 +230,7 @@ HostVector completed_potential(PlanData<T> const& data, Side side, double eps, W
   UpdateRule const rule{eps, data.penalties.of(side)};
   std::vector<double> const plus = softmin_at(data, side, idle, data.potential(opposite(side)), eps, workers);
   for (std::size_t k = 0; k < idle.size(); ++k)
-    result[idle[k]] = rule.best(plus[k], data.costs->shift(side)[static_cast<std::size_t>(idle[k])]);
+    result[idle[k]] = rule.best(plus[k], data.costs->shift(side)[to_size(idle[k])]);
   return result;
 }
 

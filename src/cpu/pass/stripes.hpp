@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "cpu/pass/plan_data.hpp"
 #include "cpu/pass/stripe.hpp"
@@ -19,11 +20,11 @@ struct Workspace {
   Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch);
 
   /// The exponent, in base-2 logits, that exponentials, sum and moment of the row are relative to.
-  double exponent(std::int64_t r) const { return row_max[static_cast<std::size_t>(r)] + offset; }
+  double exponent(std::int64_t r) const { return row_max[to_size(r)] + offset; }
   /// Whether the row has no allowed pair with a column of positive weight. Known only after a pass without bounds.
-  bool is_empty(std::int64_t r) const { return row_max[static_cast<std::size_t>(r)] <= kNoWeight<T>; }
+  bool is_empty(std::int64_t r) const { return row_max[to_size(r)] <= kNoWeight<T>; }
   /// Base-2 logarithm of the row's sum over all columns, b_j included.
-  double lse(std::int64_t r) const { return exponent(r) + std::log2(row_sum[static_cast<std::size_t>(r)]); }
+  double lse(std::int64_t r) const { return exponent(r) + std::log2(row_sum[to_size(r)]); }
 
   AlignedArray<T> stripe;
   Buffer<T> row_scratch;
@@ -53,13 +54,13 @@ struct PassItems {
 };
 template <class V>
 PassItems of_rows(V* data, std::int64_t stride = 1, std::int64_t width = 1) {
-  return {PassItems::Of::rows, reinterpret_cast<std::byte*>(data), static_cast<std::size_t>(stride) * sizeof(V),
-          static_cast<std::size_t>(width) * sizeof(V)};
+  return {PassItems::Of::rows, reinterpret_cast<std::byte*>(data), to_size(stride) * sizeof(V),
+          to_size(width) * sizeof(V)};
 }
 inline PassItems of_rows(MutableMatrixView rows) {
-  std::size_t const element = static_cast<std::size_t>(size_of(rows.type()));
-  return {PassItems::Of::rows, static_cast<std::byte*>(rows.data()),
-          static_cast<std::size_t>(rows.row_stride()) * element, static_cast<std::size_t>(rows.columns()) * element};
+  std::size_t const element = to_size(size_of(rows.type()));
+  return {PassItems::Of::rows, static_cast<std::byte*>(rows.data()), to_size(rows.row_stride()) * element,
+          to_size(rows.columns()) * element};
 }
 template <class V>
 PassItems of_threads(std::vector<V>& items) {
@@ -97,7 +98,7 @@ class Stripes {
       scores_ = aligned_array<T>(padded_to_panel<T>(kept) * padded_to_panel<T>(columns_));
     }
     on_threads(team_.own, [&](int thread) {
-      Workspace<T>& work = workspaces_[static_cast<std::size_t>(thread)];
+      Workspace<T>& work = workspaces_[to_size(thread)];
       std::int64_t const end = first_row(team_.first + thread + 1, options.upper);
       for (std::int64_t first = first_row(team_.first + thread, options.upper); first < end; first += height_) {
         std::int64_t const count = std::min(height_, rows_ - first);

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/plan/plan_operator.hpp"
@@ -120,7 +121,7 @@ double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
     return (cost - costs.origin) / costs.unit;
   }
   if (source.form == ScoreForm::distances) {
-    return p_norm(static_cast<std::size_t>(source.dimension()), source.p, [&](std::size_t k) {
+    return p_norm(to_size(source.dimension()), source.p, [&](std::size_t k) {
       std::int64_t const at = static_cast<std::int64_t>(k);
       return static_cast<double>(source.rows->coordinate(i, at)) - source.columns->coordinate(j, at);
     });
@@ -157,16 +158,16 @@ template <class T>
 void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   HostVector const& total = on_host(marginal(side));
   std::vector<double> const& weight = data_.weight(side);
-  std::vector<RowRanking<T>> rankings(static_cast<std::size_t>(workers_.threads));
-  std::size_t const k = static_cast<std::size_t>(indices.columns);
+  std::vector<RowRanking<T>> rankings(to_size(workers_.threads));
+  std::size_t const k = to_size(indices.columns);
   for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
-    RowRanking<T>& ranking = rankings[static_cast<std::size_t>(thread)];
-    bool const has_entries = weight[static_cast<std::size_t>(i)] > 0 && !std::isnan(total[i]);
+    RowRanking<T>& ranking = rankings[to_size(thread)];
+    bool const has_entries = weight[to_size(i)] > 0 && !std::isnan(total[i]);
     std::span<Ranked<T> const> const found = has_entries ? ranking(row, k) : ranking.none(k);
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {
-        Ranked<T> const& entry = found[static_cast<std::size_t>(q)];
+        Ranked<T> const& entry = found[to_size(q)];
         indices.data[i * indices.row_stride + q] = entry.j;
         data[i * values.row_stride() + q] =
             static_cast<Out>(total[i] * std::exp2(static_cast<double>(entry.logarithm) - reference));
@@ -195,7 +196,7 @@ std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView r
   HostVector const& total = on_host(marginal(Side::rows));
   std::int64_t const n = size(Side::rows);
   auto const begin_of = [&](std::int64_t i) { return row_begin.data[i * row_begin.row_stride]; };
-  std::vector<std::int64_t> is_wrong(static_cast<std::size_t>(n));
+  std::vector<std::int64_t> is_wrong(to_size(n));
   Stripes<T> const& stripes =
       for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<T const> row, double reference) {
         std::int64_t const begin = begin_of(i), end = begin_of(i + 1);
@@ -211,7 +212,7 @@ std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView r
             ++at;
           });
         });
-        is_wrong[static_cast<std::size_t>(i)] = !inside || at != end ? 1 : 0;
+        is_wrong[to_size(i)] = !inside || at != end ? 1 : 0;
       });
   stripes.share({of_rows(is_wrong.data())});
   std::int64_t const wrong = std::ranges::find(is_wrong, 1) - is_wrong.begin();
@@ -227,7 +228,7 @@ template <class T>
 void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   std::int64_t const n = size(Side::rows), count = pairs.rows;
   HostVector const& total = on_host(marginal(Side::rows));
-  std::vector<double> rows(static_cast<std::size_t>(n));
+  std::vector<double> rows(to_size(n));
   std::partial_sum(total.values().begin(), total.values().end(), rows.begin());
   require_mass(rows.back());
   auto const row_of = [&](std::int64_t k) -> std::int64_t& { return pairs.data[k * pairs.row_stride]; };
@@ -237,21 +238,20 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   });
 
   // Draws sorted by row: row i has order[begin[i]] to order[begin[i + 1]].
-  std::vector<std::int64_t> begin(static_cast<std::size_t>(n) + 2), order(static_cast<std::size_t>(count));
-  for (std::int64_t k = 0; k < count; ++k) ++begin[static_cast<std::size_t>(row_of(k)) + 2];
+  std::vector<std::int64_t> begin(to_size(n) + 2), order(to_size(count));
+  for (std::int64_t k = 0; k < count; ++k) ++begin[to_size(row_of(k)) + 2];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
-  for (std::int64_t k = 0; k < count; ++k)
-    order[static_cast<std::size_t>(begin[static_cast<std::size_t>(row_of(k)) + 1]++)] = k;
+  for (std::int64_t k = 0; k < count; ++k) order[to_size(begin[to_size(row_of(k)) + 1]++)] = k;
 
-  std::vector<std::vector<double>> sums(static_cast<std::size_t>(workers_.threads));
+  std::vector<std::vector<double>> sums(to_size(workers_.threads));
   std::vector<std::int64_t> column_of(order.size());
   Stripes<T> const& stripes =
       for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<T const> row, double) {
-        std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
-        std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
+        std::size_t const first = to_size(begin[to_size(i)]);
+        std::size_t const end = to_size(begin[to_size(i) + 1]);
         if (first == end) return;
         // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
-        std::vector<double>& tiles = sums[static_cast<std::size_t>(thread)];
+        std::vector<double>& tiles = sums[to_size(thread)];
         tiles.clear();
         double sum = 0;
         for (std::size_t j = 0; j < row.size(); ++j) {
@@ -261,18 +261,17 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
         for (std::size_t s = first; s < end; ++s) {
           double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
           std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
-          std::size_t const from = static_cast<std::size_t>(tile * kSampleTile);
+          std::size_t const from = to_size(tile * kSampleTile);
           int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
-          double const sum_before = tile > 0 ? tiles[static_cast<std::size_t>(tile - 1)] : 0.0;
-          int const column = column_above(columns, sum_before, target, [&](int c) {
-            return static_cast<double>(row[from + static_cast<std::size_t>(c)]);
-          });
+          double const sum_before = tile > 0 ? tiles[to_size(tile - 1)] : 0.0;
+          int const column = column_above(columns, sum_before, target,
+                                          [&](int c) { return static_cast<double>(row[from + to_size(c)]); });
           column_of[s] = static_cast<std::int64_t>(from) + column;
         }
       });
   if (Ranks* const ranks = stripes.team().ranks) {
     std::vector<std::int64_t> edges = stripes.rows_of_ranks();
-    for (std::int64_t& edge : edges) edge = begin[static_cast<std::size_t>(edge)];
+    for (std::int64_t& edge : edges) edge = begin[to_size(edge)];
     ranks->exchange(std::array{shared_items(column_of.data(), 1, edges)});
   }
   for (std::size_t s = 0; s < order.size(); ++s) pairs.data[order[s] * pairs.row_stride + 1] = column_of[s];
@@ -285,11 +284,9 @@ void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVecto
   double const log2e_over_eps = std::numbers::log2e / eps_;
   // The logarithm of a point's factor in P_ij. Potentials are finite, so zero weight gives -infinity.
   auto const log2_weight = [&](Side side, std::int64_t i) {
-    return data_.weights[static_cast<int>(side)]->log2[static_cast<std::size_t>(i)];
+    return data_.weights[static_cast<int>(side)]->log2[to_size(i)];
   };
-  auto const slope = [&](Side side, std::int64_t i) {
-    return data_.potential(side)[i] - costs.norm(side)[static_cast<std::size_t>(i)];
-  };
+  auto const slope = [&](Side side, std::int64_t i) { return data_.potential(side)[i] - costs.norm(side)[to_size(i)]; };
   int const threads = useful_threads(workers_.threads, values.size(), source.dimension() + 1);
   with_data(values, [&](auto* data) {
     using Out = std::remove_pointer_t<decltype(data)>;

@@ -31,15 +31,15 @@ double unit_near(double largest) {
 template <class T>
 void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<double>& units,
                    std::vector<double>& scaled) {
-  units.resize(static_cast<std::size_t>(points.rows()));
-  scaled.resize(static_cast<std::size_t>(points.rows() * points.columns()));
+  units.resize(to_size(points.rows()));
+  scaled.resize(to_size(points.rows() * points.columns()));
   with_data(points, [&](auto const* data) {
     std::size_t e = 0;
     for (std::int64_t i = 0; i < points.rows(); ++i) {
       auto const* const point = data + i * points.row_stride();
       double largest = 0;
       for (std::int64_t k = 0; k < points.columns(); ++k) largest = std::max<double>(largest, std::abs(point[k]));
-      double const unit = units[static_cast<std::size_t>(i)] = unit_near(largest);
+      double const unit = units[to_size(i)] = unit_near(largest);
       for (std::int64_t k = 0; k < points.columns(); ++k, ++e) scaled[e] = point[k] / unit;
     }
   });
@@ -73,16 +73,16 @@ struct PlanOperator<T>::Products {
         lse(data.costs->size(side)),
         share_unit(data.costs->size(side)),
         marginal(data.costs->size(side)),
-        bounds(static_cast<std::size_t>(padded_to_panel<T>(data.costs->size(side)))),
+        bounds(to_size(padded_to_panel<T>(data.costs->size(side)))),
         column_sums(data.costs->size(opposite(side)), team),
-        total_weights(static_cast<std::size_t>(team.size)) {
+        total_weights(to_size(team.size)) {
     logits.set(data, opposite(side), data.potential(opposite(side)), eps);
   }
 
   /// The factor that turns a sum relative to 2^row_max into one relative to the sum of row i. The power of two is
   /// exact, so a product has the same bits with and without bounds.
   double scale(std::int64_t i, double row_max) const {
-    return share_unit[i] * std::exp2(row_max - reference_above(bounds[static_cast<std::size_t>(i)]));
+    return share_unit[i] * std::exp2(row_max - reference_above(bounds[to_size(i)]));
   }
   /// Marks the data of all rows as complete.
   void finish() {
@@ -137,7 +137,7 @@ auto PlanOperator<T>::measured(Side side) -> Products& {
 
 template <class T>
 double PlanOperator<T>::marginal_from(Side side, std::int64_t i, double lse) const {
-  std::size_t const k = static_cast<std::size_t>(i);
+  std::size_t const k = to_size(i);
   double const weight = data_.weight(side)[k], slope = data_.potential(side)[i] - data_.costs->norm(side)[k];
   return weight > 0 ? weight * std::exp2(lse + slope * (kLog2e / eps_)) : 0;
 }
@@ -151,7 +151,7 @@ void PlanOperator<T>::take_transform(Side side, Products& onto) const {
   // No logit of row i exceeds norm_i + reach, in units of C.
   double const reach = *std::max_element(others.begin(), others.end()) + data_.costs->depth();
   for (std::int64_t i = 0; i < size(side); ++i) {
-    std::size_t const k = static_cast<std::size_t>(i);
+    std::size_t const k = to_size(i);
     onto.lse[i] = (norm[k] - plus[i]) * (kLog2e / eps_);
     onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
     if (weight[k] == 0) {  // lse is unknown here, but exponentials must be finite.
@@ -171,7 +171,7 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
   std::vector<double> const& weight = data_.weight(side);
   for (std::int64_t r = 0; r < count; ++r) {
     std::int64_t const i = first + r;
-    std::size_t const k = static_cast<std::size_t>(i);
+    std::size_t const k = to_size(i);
     if (weight[k] == 0 && work.is_empty(r)) {  // All its pairs are forbidden: any bound holds, and shares are 0.
       onto.lse[i] = -std::numeric_limits<double>::infinity();
       onto.bounds[k] = onto.share_unit[i] = onto.marginal[i] = 0;
@@ -179,7 +179,7 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
     }
     onto.lse[i] = work.lse(r);
     onto.bounds[k] = onto.lse[i] - work.offset;
-    std::size_t const row = static_cast<std::size_t>(r);
+    std::size_t const row = to_size(r);
     onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
     onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
   }
@@ -231,13 +231,13 @@ Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsum
               return t + log_beta + (t > kNoWeight<T> / 2 ? T(0) : -std::numeric_limits<T>::infinity());
             });
           } else {
-            double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]);
+            double const scale = onto.scale(i, work.row_max[to_size(r)]);
             double const* const block_scale = work.args.block_scale + r * column_blocks<T>(columns);
             auto const of_block = [&](std::int64_t block) { return static_cast<T>(scale * block_scale[block]); };
             read_row(work.args, r, factors, of_block, row, [](T e, T beta, T factor) { return e * beta * factor; });
           }
-          double const reference = logarithms ? onto.bounds[static_cast<std::size_t>(i)] : 0.0;
-          consume(thread, i, {row, static_cast<std::size_t>(columns)}, reference);
+          double const reference = logarithms ? onto.bounds[to_size(i)] : 0.0;
+          consume(thread, i, {row, to_size(columns)}, reference);
         }
       });
   return onto.stripes;
@@ -250,7 +250,7 @@ void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
     if (out.empty()) continue;
     HostVector const potential = completed_potential(data_, side, eps_, workers_);
     std::span<double const> const shift = data_.costs->shift(side);
-    write_vector(out, [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
+    write_vector(out, [&](std::int64_t i) { return potential[i] + shift[to_size(i)]; });
   }
 }
 
@@ -259,7 +259,7 @@ void PlanOperator<T>::transform(Side side, MutableVectorView out) {
   Products const& onto = measured(side);
   std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
   write_vector(out, [&](std::int64_t i) {
-    std::size_t const k = static_cast<std::size_t>(i);
+    std::size_t const k = to_size(i);
     return norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
   });
 }
@@ -295,7 +295,7 @@ double PlanOperator<T>::transport_cost() {
 template <class T>
 double PlanOperator<T>::known_mass(Side side, std::int64_t j) const {
   Products const* const known = products_[static_cast<int>(side)].get();
-  return known != nullptr && known->is_measured ? known->marginal[j] : data_.weight(side)[static_cast<std::size_t>(j)];
+  return known != nullptr && known->is_measured ? known->marginal[j] : data_.weight(side)[to_size(j)];
 }
 
 /// Whether v_j = read(j), of the points j of `side`, is concentrated. Only an unbalanced plan's answer depends on
@@ -307,7 +307,7 @@ bool PlanOperator<T>::is_concentrated(Side side, Read const& read) const {
   Products const* const known = products_[static_cast<int>(side)].get();
   Concentration concentration;
   for (std::int64_t j = 0; j < size(side); ++j) {
-    if (weight[static_cast<std::size_t>(j)] > 0) concentration.add(known_mass(side, j), std::abs(read(j)));
+    if (weight[to_size(j)] > 0) concentration.add(known_mass(side, j), std::abs(read(j)));
   }
   return concentration.exceeds(kReach<T>, known != nullptr && known->is_measured);
 }
@@ -327,15 +327,15 @@ void PlanOperator<T>::multiply_concentrated(Side side, Scaling scaling, HostVect
   std::vector<double> weight = data.weight(far);
   HostVector sign(v.size());
   for (std::int64_t j = 0; j < v.size(); ++j) {
-    if (v[j] == 0) weight[static_cast<std::size_t>(j)] = 0;
-    if (weight[static_cast<std::size_t>(j)] == 0) continue;
+    if (v[j] == 0) weight[to_size(j)] = 0;
+    if (weight[to_size(j)] == 0) continue;
     sign[j] = std::copysign(1.0, v[j]);
     data.potential(far)[j] += eps_ * std::log(std::abs(v[j]));
   }
   data.weights[static_cast<int>(far)] = std::make_shared<SideWeights>(std::move(weight));
   PlanOperator scaled(std::move(data), eps_, workers_, 0);
   if (l.columns() > 0) {
-    for (std::int64_t j = 0; j < v.size(); ++j) sign[j] /= hadamard_.right_units[static_cast<std::size_t>(j)];
+    for (std::int64_t j = 0; j < v.size(); ++j) sign[j] /= hadamard_.right_units[to_size(j)];
     return scaled.multiply_hadamard(side, l, r, std::as_const(sign).view(), out);
   }
   if (scaling == Scaling::plan) return scaled.multiply(side, Scaling::plan, std::as_const(sign).view(), out);
@@ -379,7 +379,7 @@ void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& re
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::int64_t const i = first + r;
                         double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
-                        std::size_t const row = static_cast<std::size_t>(r);
+                        std::size_t const row = to_size(r);
                         data[i * out.row_stride()] =
                             static_cast<Out>(total * unit * onto.scale(i, work.row_max[row]) * work.row_sum[row]);
                       }
@@ -438,9 +438,8 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::int64_t const i = first + r;
                         double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
-                        double const scale =
-                            onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) *
-                            (hadamard != nullptr ? hadamard->left_units[static_cast<std::size_t>(i)] : 1.0);
+                        double const scale = onto.scale(i, work.row_max[to_size(r)]) *
+                                             (hadamard != nullptr ? hadamard->left_units[to_size(i)] : 1.0);
                         double const* const sum = sums + thread * room + r * layout.stride();
                         for (std::int64_t p = 0; p < width; ++p) {
                           double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
@@ -461,7 +460,7 @@ void PlanOperator<T>::multiply_any(Side side, Scaling scaling, MatrixView l, Mat
   with_data(v, [&](auto const* data) {
     auto const read = [&](std::int64_t j, std::int64_t p) -> double {
       double const value = data[j * v.row_stride() + p];
-      return is_hadamard ? value * units[static_cast<std::size_t>(j)] : value;
+      return is_hadamard ? value * units[to_size(j)] : value;
     };
     std::vector<std::pair<std::int64_t, HostVector>> concentrated;
     for (std::int64_t p = 0; p < v.columns(); ++p) {
@@ -516,7 +515,7 @@ double PlanOperator<T>::label_cost() {
   HostVector const& total = on_host(marginal(Side::rows));
   HostVector label_costs(size(Side::rows));
   for_each_row(Side::rows, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
-    double const* const cost = labels->costs->cost.data() + x[static_cast<std::size_t>(i)] * labels->costs->columns;
+    double const* const cost = labels->costs->cost.data() + x[to_size(i)] * labels->costs->columns;
     double const origin = cost[0];  // A common offset of the costs would make the rounding of the shares count.
     double mean = 0;
     for (std::size_t j = 0; j < row.size(); ++j) mean += static_cast<double>(row[j]) * (cost[y[j]] - origin);
@@ -571,7 +570,7 @@ void PlanOperator<T>::weight_terms(Side side, double penalty, WeightTerms const&
   std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
   double const other_mass = data_.weights[static_cast<int>(opposite(side))]->total;
   for (std::int64_t i = 0; i < size(side); ++i) {
-    std::size_t const k = static_cast<std::size_t>(i);
+    std::size_t const k = to_size(i);
     double const transform = norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
     WeightTerm const term = weight_term(data_.potential(side)[i] + shift[k], transform, weight[k], onto.marginal[i],
                                         penalty, eps_, other_mass);
@@ -614,7 +613,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
                     double column_weight[kMaxStripeRows] = {}, largest = 0, total = 0;
                     for (std::int64_t r = 0; r < count; ++r) {
                       std::int64_t const i = first + r;
-                      std::size_t const row = static_cast<std::size_t>(r);
+                      std::size_t const row = to_size(r);
                       double const entry = onto.marginal[i] * onto.scale(i, work.row_max[row]);
                       column_weight[r] = entry > 0 ? weight[i] * entry * (entry * work.row_sum[row]) : 0.0;
                       largest = std::max(largest, std::abs(column_weight[r]));
@@ -623,8 +622,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
                     double const size = unit_near(largest);
                     for (std::int64_t r = 0; r < count; ++r) column_weight[r] /= size;
                     add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
-                    onto.total_weights[static_cast<std::size_t>(onto.stripes.team().first + thread)] +=
-                        total + (total > 0 ? size : 0);
+                    onto.total_weights[to_size(onto.stripes.team().first + thread)] += total + (total > 0 ? size : 0);
                   })
       .share({of_threads(onto.total_weights), onto.column_sums.of_ranks()});
   double const* const sums = onto.column_sums.join();
@@ -655,7 +653,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   PlanData<T> moved = data_;
   moved.costs = data_.costs->at(side, points);
   moved.weights[static_cast<int>(side)] =
-      std::make_shared<SideWeights>(std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
+      std::make_shared<SideWeights>(std::vector<double>(to_size(points.rows()), 1.0));
   moved.potential(side) = HostVector(points.rows());
   // The user's potential of the other side is unchanged. The new plan keeps no entries: a second product at the same
   // points is rare.

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "cpu/projection/elements.hpp"
 #include "cpu/projection/pack-inl.hpp"
 #include "cpu/projection/range.hpp"
@@ -55,7 +56,7 @@ struct Axis {
       : marginals(&given), size_(static_cast<int>(given.size())), stride_(stride) {}
   HWY_INLINE int size() const { return kSize > 0 ? kSize : size_; }
   HWY_INLINE int stride() const { return kStride > 0 ? kStride : stride_; }
-  float marginal(int i) const { return (*marginals)[static_cast<std::size_t>(i)]; }
+  float marginal(int i) const { return (*marginals)[to_size(i)]; }
 
  private:
   int size_, stride_;

@@ -6,6 +6,7 @@
 #include <new>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "cpu/projection/range.hpp"
 
@@ -38,12 +39,12 @@ void for_each_range(std::int64_t size, int threads, Function&& function) {
 void run(ProjectionProblem const& problem, int most, bool backward, ProjectionRange const& whole) {
   int const threads = static_cast<int>(std::min<std::int64_t>(most, groups_of(problem.batch)));
   std::size_t const floats = projection_scratch(problem, backward);
-  AlignedFloats const scratch = aligned_floats(floats * static_cast<std::size_t>(threads));
+  AlignedFloats const scratch = aligned_floats(floats * to_size(threads));
   for_each_range(problem.batch, threads, [&](std::int64_t first, std::int64_t last, int thread) {
     ProjectionRange range = whole;
     range.first = first;
     range.last = last;
-    range.scratch = scratch.get() + floats * static_cast<std::size_t>(thread);
+    range.scratch = scratch.get() + floats * to_size(thread);
     backward ? project_backward_range(range) : project_range(range);
   });
 }
@@ -67,8 +68,8 @@ struct MhcPart {
   MhcPart(MhcArrays const& arrays, std::int64_t part)
       : first(part * kTokens),
         count(std::min(kTokens, arrays.tokens - first)),
-        z(static_cast<std::size_t>(count * arrays.columns())),
-        logits(static_cast<std::size_t>(count * arrays.streams * arrays.streams)) {
+        z(to_size(count * arrays.columns())),
+        logits(to_size(count * arrays.streams * arrays.streams)) {
     int const streams = arrays.streams, columns = arrays.columns();
     for (std::int64_t t = 0; t < count; ++t) {
       float const* const mix = arrays.mixes + (first + t) * arrays.mixes_stride;
@@ -120,18 +121,18 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
                               MhcGradients const& gradients) const {
   std::int64_t const parts = (arrays.tokens + kTokens - 1) / kTokens;
   int const streams = arrays.streams, columns = arrays.columns(), cells = streams * streams;
-  std::size_t const floats = projection_scratch(problem, true), entries = static_cast<std::size_t>(3 + columns);
-  std::vector<double> sums(static_cast<std::size_t>(parts) * entries);
+  std::size_t const floats = projection_scratch(problem, true), entries = to_size(3 + columns);
+  std::vector<double> sums(to_size(parts) * entries);
   parallel_ranges(threads_, parts, [&](std::int64_t begin, std::int64_t end) {
     AlignedFloats const scratch = aligned_floats(floats);
-    std::vector<float> d_logits(static_cast<std::size_t>(kTokens * cells));
+    std::vector<float> d_logits(to_size(kTokens * cells));
     for (std::int64_t index = begin; index < end; ++index) {
       MhcPart const part(arrays, index);
       project_backward_range({&problem, BatchView(part.logits.data(), part.count, streams, streams),
                               BatchView(gradients.d_res + part.first * cells, part.count, streams, streams),
                               MutableBatchView(d_logits.data(), part.count, streams, streams), nullptr, 0, part.count,
                               scratch.get()});
-      double* const sum = sums.data() + static_cast<std::size_t>(index) * entries;
+      double* const sum = sums.data() + to_size(index) * entries;
       for (std::int64_t t = 0; t < part.count; ++t) {
         std::int64_t const token = part.first + t;
         float const* const mix = arrays.mixes + token * arrays.mixes_stride;
@@ -140,12 +141,12 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
           int const map = map_of(k, streams);
           float d;
           if (map < 2) {
-            float const s = sigmoid(part.z[static_cast<std::size_t>(t * columns + k)]);
+            float const s = sigmoid(part.z[to_size(t * columns + k)]);
             float const g = map == 0 ? gradients.d_pre[token * streams + k]
                                      : arrays.post_factor * gradients.d_post[token * streams + k - streams];
             d = g * s * (1 - s);
           } else {
-            d = d_logits[static_cast<std::size_t>(t * cells + k - 2 * streams)];
+            d = d_logits[to_size(t * cells + k - 2 * streams)];
           }
           sum[map] += static_cast<double>(d) * mix[k];
           sum[3 + k] += d;
@@ -156,7 +157,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
   });
   for (std::size_t k = 0; k < entries; ++k) {
     double total = 0;
-    for (std::size_t part = 0; part < static_cast<std::size_t>(parts); ++part) total += sums[part * entries + k];
+    for (std::size_t part = 0; part < to_size(parts); ++part) total += sums[part * entries + k];
     (k < 3 ? gradients.d_scale[k] : gradients.d_base[k - 3]) = static_cast<float>(total);
   }
 }

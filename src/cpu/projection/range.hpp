@@ -6,6 +6,7 @@
 
 #include <monge/projection.hpp>
 
+#include "core/numbers.hpp"
 #include "projection/problem.hpp"
 
 namespace monge::cpu {
@@ -27,9 +28,9 @@ inline constexpr std::int64_t kProjectionLanes = 32;
 
 /// Floats that a Group (group-inl.hpp) places in `scratch`.
 inline std::size_t projection_scratch(ProjectionProblem const& problem, bool backward) {
-  auto const n = static_cast<std::size_t>(problem.rows), m = static_cast<std::size_t>(problem.columns);
+  auto const n = to_size(problem.rows), m = to_size(problem.columns);
   std::size_t packs = std::max(n * m, 2 * std::max(n, m)) + std::max(n, m) + n * m + 2 * (n + m);
-  if (backward) packs += 2 * n * m + 2 * (n + m) + (n + m) * (static_cast<std::size_t>(problem.pairs) + 2);
+  if (backward) packs += 2 * n * m + 2 * (n + m) + (n + m) * (to_size(problem.pairs) + 2);
   return packs * kProjectionLanes;
 }
 

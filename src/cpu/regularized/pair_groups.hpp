@@ -14,6 +14,7 @@
 
 #include <monge/array.hpp>
 
+#include "core/numbers.hpp"
 #include "cpu/regularized/splitting_pass.hpp"
 
 namespace monge::cpu {
@@ -30,13 +31,12 @@ class PairGroups {
 
   std::int64_t groups() const { return std::ssize(weights_); }
   /// lambda w_g, in the units of the weights given.
-  double weight(std::int64_t group) const { return weights_[static_cast<std::size_t>(group)]; }
+  double weight(std::int64_t group) const { return weights_[to_size(group)]; }
   std::int64_t parts() const { return std::ssize(parts_); }
   /// The number of the first part of a column.
-  std::int64_t first_part(std::int64_t column) const { return column_begin_[static_cast<std::size_t>(column)]; }
+  std::int64_t first_part(std::int64_t column) const { return column_begin_[to_size(column)]; }
   std::span<Part const> parts_of(std::int64_t column) const {
-    return std::span(parts_).subspan(static_cast<std::size_t>(first_part(column)),
-                                     static_cast<std::size_t>(first_part(column + 1) - first_part(column)));
+    return std::span(parts_).subspan(to_size(first_part(column)), to_size(first_part(column + 1) - first_part(column)));
   }
   /// The rows of a column, sorted by part.
   std::int32_t const* rows_of(std::int64_t column) const { return rows_.data() + column * n_; }

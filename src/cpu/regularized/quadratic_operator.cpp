@@ -14,7 +14,7 @@ namespace monge::cpu {
 namespace {
 
 std::vector<double> zeros(std::int64_t size) {
-  return std::vector<double>(static_cast<std::size_t>(size), 0.0);
+  return std::vector<double>(to_size(size), 0.0);
 }
 
 double dot(std::vector<double> const& a, std::vector<double> const& b) {
@@ -34,7 +34,7 @@ QuadraticOperator::QuadraticOperator(std::shared_ptr<RegularizedCosts const> cos
 
 /// Computes all of the state except its potentials, which are set.
 void QuadraticOperator::pass(State& state) {
-  std::size_t const team = static_cast<std::size_t>(team_);
+  std::size_t const team = to_size(team_);
   state.active.resize(team);
   state.line.sum.assign(line_.share.size(), 0.0);
   state.line.count.assign(line_.share.size(), 0);
@@ -42,7 +42,7 @@ void QuadraticOperator::pass(State& state) {
   std::vector<std::vector<std::int32_t>> counts(team);
   std::vector<double> squares(team);
   on_threads(team_, [&](int t) {
-    std::size_t const at = static_cast<std::size_t>(t);
+    std::size_t const at = to_size(t);
     sums[at] = zeros(lines_.places);
     counts[at].assign(place_.share.size(), 0);
     ActivePlaces& active = state.active[at];
@@ -54,7 +54,7 @@ void QuadraticOperator::pass(State& state) {
       ActiveLine found[kRowGroup];
       for_each_chunk(reader, lines_.places, first_line, [&](std::int64_t first, std::int64_t places, double const* c) {
         for (std::int64_t r = 0; r < count; ++r) {
-          std::size_t const line = static_cast<std::size_t>(first_line + r), k = static_cast<std::size_t>(r);
+          std::size_t const line = to_size(first_line + r), k = to_size(r);
           if (line_.share[line] == 0) continue;
           scan_costs(c + r * kLineChunk, first, places, state.line.potential[line], state.place.potential.data(),
                      found[r], sums[at].data(), counts[at].data(), active.data() + size + k * room);
@@ -62,9 +62,9 @@ void QuadraticOperator::pass(State& state) {
       });
       auto const begin = active.begin() + static_cast<std::ptrdiff_t>(size);
       for (std::int64_t r = 0; r < count; ++r) {
-        std::size_t const line = static_cast<std::size_t>(first_line + r);
+        std::size_t const line = to_size(first_line + r);
         std::copy_n(begin + r * lines_.places, found[r].count, active.begin() + static_cast<std::ptrdiff_t>(size));
-        size += static_cast<std::size_t>(found[r].count);
+        size += to_size(found[r].count);
         state.line.sum[line] = found[r].sum;
         state.line.count[line] = static_cast<std::int32_t>(found[r].count);
         squares[at] += found[r].squares;
@@ -135,12 +135,12 @@ QuadraticValues QuadraticOperator::set_weight(double weight) {
 
 template <class Visit>
 void QuadraticOperator::for_each_line(State const& state, int thread, Visit&& visit) const {
-  std::int32_t const* active = state.active[static_cast<std::size_t>(thread)].data();
+  std::int32_t const* active = state.active[to_size(thread)].data();
   auto const [begin, end] = share_of_lines(lines_, thread, team_);
   for (std::int64_t l = begin; l < end; ++l) {
-    std::size_t const count = static_cast<std::size_t>(state.line.count[static_cast<std::size_t>(l)]);
+    std::size_t const count = to_size(state.line.count[to_size(l)]);
     if (count == 0) continue;
-    visit(static_cast<std::size_t>(l), std::span(active, count));
+    visit(to_size(l), std::span(active, count));
     active += count;
   }
 }
@@ -185,21 +185,21 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   set(line_, now_.line, of_lines_);
   set(place_, now_.place, of_places_);
   std::size_t const places = place_.share.size();
-  std::vector<std::vector<double>> partial(static_cast<std::size_t>(team_));
+  std::vector<std::vector<double>> partial(to_size(team_));
   std::int64_t active = 0;
   for (auto const& places_of : now_.active) active += std::ssize(places_of);
   // out -= sum over lines l of M_l^T value(l, sum of x over the places of l)
   auto const sweep = [&](std::vector<double> const* x, std::vector<double>& out, auto&& value) {
     auto const add_lines = [&](int t) {
-      std::vector<double>& to = partial[static_cast<std::size_t>(t)];
+      std::vector<double>& to = partial[to_size(t)];
       to.assign(places, 0.0);
       for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
         double sum = 0;
         if (x != nullptr) {
-          for (std::int32_t const j : active) sum += (*x)[static_cast<std::size_t>(j)];
+          for (std::int32_t const j : active) sum += (*x)[to_size(j)];
         }
         double const add = value(l, sum);
-        for (std::int32_t const j : active) to[static_cast<std::size_t>(j)] += add;
+        for (std::int32_t const j : active) to[to_size(j)] += add;
       });
     };
     if (active > kPairsPerThread) {
@@ -246,7 +246,7 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   for (int t = 0; t < team_; ++t) {
     for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
       double sum = 0;
-      for (std::int32_t const j : active) sum += x[static_cast<std::size_t>(j)];
+      for (std::int32_t const j : active) sum += x[to_size(j)];
       of_lines_.solution[l] -= sum / lines[l];
     });
   }
@@ -276,10 +276,10 @@ void QuadraticOperator::set_idle(RegularizedCosts::Points const& given, std::vec
   for_each_group(lines_, 0, 1, [&](std::int64_t first_line, std::int64_t count, LineReader& reader) {
     for_each_chunk(reader, lines_.places, first_line, [&](std::int64_t first, std::int64_t places, double const* c) {
       for (std::int64_t r = 0; r < count; ++r) {
-        std::size_t const l = static_cast<std::size_t>(first_line + r);
+        std::size_t const l = to_size(first_line + r);
         if (of_lines && given.share[l] > 0) continue;
         for (std::int64_t k = 0; k < places; ++k) {
-          std::size_t const j = static_cast<std::size_t>(first + k);
+          std::size_t const j = to_size(first + k);
           double& to = of_lines ? least[l] : least[j];
           to = std::min(to, c[r * kLineChunk + k] - (of_lines ? place[j] : line[l]));
         }
@@ -299,9 +299,9 @@ void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) co
   Points const &row = costs_.by_columns() ? now.place : now.line, &column = costs_.by_columns() ? now.line : now.place;
   RegularizedCosts::Points const &rows = costs_.of(Side::rows), &columns = costs_.of(Side::columns);
   for (std::int64_t k = 0; k < tile.columns; ++k) {
-    std::size_t const j = static_cast<std::size_t>(tile.column + k);
+    std::size_t const j = to_size(tile.column + k);
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      std::size_t const i = static_cast<std::size_t>(tile.row + r);
+      std::size_t const i = to_size(tile.row + r);
       std::int64_t const at = k * tile.rows + r;
       double const cost = costs[at], z = (row.potential[i] + column.potential[j]) - cost;
       if (c != nullptr) c[at] = cost + (rows.shift[i] + columns.shift[j]);

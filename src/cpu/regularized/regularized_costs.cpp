@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/numbers.hpp"
 #include "core/overloaded.hpp"
 #include "core/strided.hpp"
 #include "cpu/geometry/cost_survey.hpp"
@@ -29,7 +30,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
       order_(input.p.size()) {
   std::iota(order_.begin(), order_.end(), 0);
   if (!terms_.groups.empty()) {
-    std::ranges::stable_sort(order_, {}, [&](std::int64_t i) { return terms_.groups[static_cast<std::size_t>(i)]; });
+    std::ranges::stable_sort(order_, {}, [&](std::int64_t i) { return terms_.groups[to_size(i)]; });
   }
   std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds); },
                         [&](CostMatrix const& matrix) { set_matrix(matrix); }},
@@ -103,9 +104,7 @@ void RegularizedCosts::take(CostSurvey const& found) {
 std::vector<RowGroup> RegularizedCosts::groups() const {
   std::vector<RowGroup> groups;
   if (terms_.groups.empty()) return groups;
-  auto const group_of = [&](std::int64_t r) {
-    return static_cast<std::size_t>(terms_.groups[static_cast<std::size_t>(order_[static_cast<std::size_t>(r)])]);
-  };
+  auto const group_of = [&](std::int64_t r) { return to_size(terms_.groups[to_size(order_[to_size(r)])]); };
   double const weight = scale_.linear(terms_.group_lasso);
   for (std::int64_t begin = 0, end = 0; begin < std::ssize(order_); begin = end) {
     std::size_t const group = group_of(begin);
@@ -153,7 +152,7 @@ void RegularizedCosts::load(Tile const& tile, double* c) const {
     std::int64_t const count = std::min(kLineChunk, tile.columns - first);
     double const* costs = nullptr;
     for (std::int64_t r = 0, in_reader = -1; r < tile.rows; ++r) {
-      std::int64_t const line = order_[static_cast<std::size_t>(tile.row + r)], begin = line / kRowGroup * kRowGroup;
+      std::int64_t const line = order_[to_size(tile.row + r)], begin = line / kRowGroup * kRowGroup;
       if (begin != std::exchange(in_reader, begin)) costs = reader.read(begin, tile.column + first, count);
       for (std::int64_t k = 0; k < count; ++k) c[(first + k) * tile.rows + r] = costs[(line - begin) * kLineChunk + k];
     }
@@ -166,8 +165,8 @@ void RegularizedCosts::load_whole(Tile const& tile, double* c) const {
   std::vector<double> const &rows = of(Side::rows).shift, &columns = of(Side::columns).shift;
   for (std::int64_t k = 0; k < tile.columns; ++k) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {
-      std::int64_t const i = order_[static_cast<std::size_t>(tile.row + r)];
-      c[k * tile.rows + r] += rows[static_cast<std::size_t>(i)] + columns[static_cast<std::size_t>(tile.column + k)];
+      std::int64_t const i = order_[to_size(tile.row + r)];
+      c[k * tile.rows + r] += rows[to_size(i)] + columns[to_size(tile.column + k)];
     }
   }
 }

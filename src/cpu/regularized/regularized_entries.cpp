@@ -246,9 +246,9 @@ class PairEvaluation {
       factors.push_back(squares > 0 ? groups_.weight(g) / std::sqrt(squares) : 0);
     }
     for (std::int64_t j = 0; groups_.first_part(j) < groups_.parts(); ++j) {
-      std::size_t p = static_cast<std::size_t>(groups_.first_part(j));
+      std::size_t p = to_size(groups_.first_part(j));
       for (PairGroups::Part const& part : groups_.parts_of(j)) {
-        share_[p] = factors[static_cast<std::size_t>(part.group)] * std::sqrt(slack_[p]);
+        share_[p] = factors[to_size(part.group)] * std::sqrt(slack_[p]);
         ++p;
       }
     }
@@ -264,11 +264,11 @@ class PairEvaluation {
   }
 
  private:
-  std::size_t size() const { return static_cast<std::size_t>(groups_.parts()); }
+  std::size_t size() const { return to_size(groups_.parts()); }
   /// Calls visit(number, places) for the parts of a column.
   template <class Visit>
   void for_parts(std::int64_t j, Visit&& visit) const {
-    std::size_t p = static_cast<std::size_t>(groups_.first_part(j));
+    std::size_t p = to_size(groups_.first_part(j));
     for (PairGroups::Part const& part : groups_.parts_of(j)) visit(p++, RowGroup{part.begin, part.end, 0});
   }
 
@@ -367,7 +367,7 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
   std::int64_t const blocks = count_of(m, kColumnsOfSum);
   AlignedArray<double> const row_sums = aligned_array<double>(blocks * n);
   std::fill_n(row_sums.get(), blocks * n, 0.0);
-  std::vector<ColumnValues> values(static_cast<std::size_t>(m));
+  std::vector<ColumnValues> values(to_size(m));
   std::optional<PairEvaluation> pairs;
   if (terms.pair_groups) pairs.emplace(*terms.pair_groups);
 
@@ -375,8 +375,8 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
                   [&](std::int64_t j, double const* x, double* c, double const* w, double* room) {
                     double* const sums = row_sums.get() + j / kColumnsOfSum * n;
                     for (std::int64_t r = 0; r < n; ++r) sums[r] += x[r];
-                    double& v = duals.v[static_cast<std::size_t>(j)];
-                    values[static_cast<std::size_t>(j)] = values_of(n, x, c, w, duals.u.data(), v, terms, bound);
+                    double& v = duals.v[to_size(j)];
+                    values[to_size(j)] = values_of(n, x, c, w, duals.u.data(), v, terms, bound);
                     if (pairs) pairs->add(j, sorted_column(*terms.pair_groups, j, {n, x, c, duals.u.data()}, room), v);
                   });
   if (pairs && bound == DualBound::without_slack) {
@@ -385,7 +385,7 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
                     [&](std::int64_t j, double const* x, double* c, double const* w, double* room) {
                       if (w) std::transform(c, c + n, w, c, std::plus());
                       Column const sorted = sorted_column(*terms.pair_groups, j, {n, x, c, duals.u.data()}, room);
-                      duals.v[static_cast<std::size_t>(j)] = pairs->largest_feasible(j, sorted);
+                      duals.v[to_size(j)] = pairs->largest_feasible(j, sorted);
                     });
   }
 
@@ -398,18 +398,18 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
     dual.add(share * potential);
   };
   for (std::int64_t j = 0; j < m; ++j) {
-    ColumnValues const& value = values[static_cast<std::size_t>(j)];
+    ColumnValues const& value = values[to_size(j)];
     mass.add(value.mass);
     cost.add(value.cost);
     regularization.add(value.regularization);
     dual.add(-value.conjugate);
-    add_point(value.mass, duals.q[static_cast<std::size_t>(j)], duals.v[static_cast<std::size_t>(j)]);
+    add_point(value.mass, duals.q[to_size(j)], duals.v[to_size(j)]);
     result.nonzeros += value.nonzeros;
   }
   for (std::int64_t r = 0; r < n; ++r) {
     double sum = 0;
-    for (std::int64_t block = 0; block < blocks; ++block) sum += row_sums[static_cast<std::size_t>(block * n + r)];
-    add_point(sum, duals.p[static_cast<std::size_t>(r)], duals.u[static_cast<std::size_t>(r)]);
+    for (std::int64_t block = 0; block < blocks; ++block) sum += row_sums[to_size(block * n + r)];
+    add_point(sum, duals.p[to_size(r)], duals.u[to_size(r)]);
   }
   if (pairs) {
     regularization.add(pairs->regularization());
@@ -453,13 +453,13 @@ void nonzero_entries(EntrySource const& source, double mass, MutableIndexView ro
   std::int64_t const n = source.source_rows();
   auto const begin_of = [&](std::int64_t i) { return row_begin.data[i * row_begin.row_stride]; };
   auto const is_inside = [&](std::int64_t i) { return begin_of(i) >= 0 && begin_of(i + 1) <= columns.rows; };
-  std::vector<std::int64_t> next(static_cast<std::size_t>(n));
-  for (std::int64_t i = 0; i < n; ++i) next[static_cast<std::size_t>(i)] = begin_of(i);
+  std::vector<std::int64_t> next(to_size(n));
+  for (std::int64_t i = 0; i < n; ++i) next[to_size(i)] = begin_of(i);
   with_data(values, [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
     for_each_tile(source, Side::rows, threads, [&](Tile const& tile, double const* x) {
       for_each_nonzero(tile, x, [&](std::int64_t r, std::int64_t k, double entry) {
-        std::int64_t const i = source.problem_row(tile.row + r), e = next[static_cast<std::size_t>(i)]++;
+        std::int64_t const i = source.problem_row(tile.row + r), e = next[to_size(i)]++;
         if (!is_inside(i) || e >= begin_of(i + 1)) return;
         columns.data[e * columns.row_stride] = tile.column + k;
         data[e * values.stride()] = static_cast<T>(mass * entry);
@@ -468,7 +468,7 @@ void nonzero_entries(EntrySource const& source, double mass, MutableIndexView ro
   });
   for (std::int64_t i = 0; i < n; ++i) {
     require(
-        is_inside(i) && next[static_cast<std::size_t>(i)] == begin_of(i + 1),
+        is_inside(i) && next[to_size(i)] == begin_of(i + 1),
         "row_begin: row {} does not hold exactly its entries; must be what nonzeros() gave, with columns and values "
         "as long as it returned",
         i);
@@ -476,8 +476,7 @@ void nonzero_entries(EntrySource const& source, double mass, MutableIndexView ro
 }
 
 void sum_entries(EntrySource const& source, double mass, Side side, MutableVectorView out, int threads) {
-  std::vector<double> const ones(
-      static_cast<std::size_t>(side == Side::rows ? source.source_columns() : source.source_rows()), 1.0);
+  std::vector<double> const ones(to_size(side == Side::rows ? source.source_columns() : source.source_rows()), 1.0);
   multiply_entries(source, mass, side, false, MatrixView(ones.data(), std::ssize(ones), 1),
                    MutableMatrixView(out.data(), out.type(), out.size(), 1, out.stride()), threads);
 }
@@ -488,7 +487,7 @@ void multiply_entries(EntrySource const& source, double mass, Side side, bool av
   bool const by_rows = side == Side::rows;
   // One thread has all tiles of a point of `side`, and sums its row of `out` here.
   std::int64_t const points = by_rows ? source.source_rows() : source.source_columns();
-  std::vector<double> sums(static_cast<std::size_t>(points * width)), masses(static_cast<std::size_t>(points));
+  std::vector<double> sums(to_size(points * width)), masses(to_size(points));
   with_data(values, [&](auto const* data) {
     for_each_tile(source, side, threads, [&](Tile const& tile, double const* x) {
       for_each_nonzero(tile, x, [&](std::int64_t r, std::int64_t k, double entry) {
@@ -496,25 +495,23 @@ void multiply_entries(EntrySource const& source, double mass, Side side, bool av
         double* const sum = sums.data() + point * width;
         auto const* const value = data + (by_rows ? j : source.problem_row(i)) * values.row_stride();
         for (std::int64_t p = 0; p < width; ++p) sum[p] += entry * static_cast<double>(value[p]);
-        masses[static_cast<std::size_t>(point)] += entry;
+        masses[to_size(point)] += entry;
       });
     });
   });
   with_data(out, [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
     for (std::int64_t i = 0; i < points; ++i) {
-      double const of_point = masses[static_cast<std::size_t>(i)];
+      double const of_point = masses[to_size(i)];
       double const factor = !averaged ? mass : of_point > 0 ? 1 / of_point : 0;
       T* const row = data + (by_rows ? source.problem_row(i) : i) * out.row_stride();
-      for (std::int64_t p = 0; p < width; ++p)
-        row[p] = static_cast<T>(factor * sums[static_cast<std::size_t>(i * width + p)]);
+      for (std::int64_t p = 0; p < width; ++p) row[p] = static_cast<T>(factor * sums[to_size(i * width + p)]);
     }
   });
 }
 
 void write_potential(CostScale const& scale, std::span<double const> potential, MutableVectorView out) {
-  write_vector(out,
-               [&](std::int64_t i) { return scale.offset / 2 + scale.range * potential[static_cast<std::size_t>(i)]; });
+  write_vector(out, [&](std::int64_t i) { return scale.offset / 2 + scale.range * potential[to_size(i)]; });
 }
 
 }  // namespace monge::cpu

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "core/numbers.hpp"
 #include "cpu/regularized/separable_pass.hpp"
 #include "cpu/runtime/threads.hpp"
 #include "regularized/regularized_costs.hpp"
@@ -37,7 +38,7 @@ double sum_of(std::vector<double> const& values) {
 
 std::vector<double> in_order(std::vector<double> const& values, std::vector<std::int64_t> const& rows) {
   std::vector<double> result;
-  for (std::int64_t const i : rows) result.push_back(values[static_cast<std::size_t>(i)]);
+  for (std::int64_t const i : rows) result.push_back(values[to_size(i)]);
   return result;
 }
 
@@ -63,13 +64,13 @@ void SplittingOperator<T>::Points::copy(Points const& from) {
 
 template <class T>
 void SplittingOperator<T>::Points::set_potential(std::int64_t i, double value) {
-  potential[static_cast<std::size_t>(i)] = value;
-  packed[static_cast<std::size_t>(i)] = static_cast<T>(value);
+  potential[to_size(i)] = value;
+  packed[to_size(i)] = static_cast<T>(value);
 }
 
 template <class T>
 void SplittingOperator<T>::Points::update(std::int64_t i, SplittingUpdate const& rule) {
-  std::size_t const k = static_cast<std::size_t>(i);
+  std::size_t const k = to_size(i);
   SplittingPoint const point = rule(sum[k], marginal[k] - share[k]);
   sum[k] = point.sum;
   set_potential(i, point.potential);
@@ -132,7 +133,7 @@ void SplittingOperator<T>::begin_from(SplittingStart const& from) {
   feasible_.clear();
   std::int64_t const n = this->rows(), m = this->columns();
   auto const at = [](auto& values, std::int64_t i) -> auto& {
-    return values[static_cast<std::size_t>(i)];
+    return values[to_size(i)];
   };
   if (!from.u.empty()) {
     for (std::int64_t r = 0; r < n; ++r) now_.rows.set_potential(r, now_.step * at(from.u, problem_row(r)));
@@ -140,7 +141,7 @@ void SplittingOperator<T>::begin_from(SplittingStart const& from) {
   }
   if (from.plan.rows() > 0) {
     pack(now_.plan.get(), T(0), [&](Tile const& tile, double* x) { costs_.load_plan(from.plan, tile, x); });
-    std::vector<double> sums(static_cast<std::size_t>(n));
+    std::vector<double> sums(to_size(n));
     sum_entries(*this, 1, Side::rows, sums, threads_);
     sum_entries(*this, 1, Side::columns, now_.columns.marginal, threads_);
     require_finite_start(sums, now_.columns.marginal);
@@ -153,8 +154,7 @@ template <class T>
 void SplittingOperator<T>::set_step(double step) {
   double const factor = step / now_.step;
   for (Points* const points : {&now_.rows, &now_.columns}) {
-    for (std::int64_t i = 0; i < points->size(); ++i)
-      points->set_potential(i, factor * points->potential[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < points->size(); ++i) points->set_potential(i, factor * points->potential[to_size(i)]);
   }
   now_.step = step;
   sum_terms();
@@ -185,7 +185,7 @@ void SplittingOperator<T>::iterate(int count) {
     thresholds.push_back(static_cast<T>(now_.step * group.weight));
   }
   group_begin.push_back(n);
-  thresholds.resize(static_cast<std::size_t>(padded_to_vectors<T>(std::ssize(thresholds))));
+  thresholds.resize(to_size(padded_to_vectors<T>(std::ssize(thresholds))));
   EntryProx<T> const prox{static_cast<T>(1 / (1 + now_.step * terms_.quadratic)),
                           static_cast<T>(now_.step * terms_.hypentropy), static_cast<T>(terms_.width)};
   SplittingPass<T> const plain{PassKind::plain,
@@ -202,8 +202,7 @@ void SplittingOperator<T>::iterate(int count) {
   std::int64_t const scratch_size = plain.scratch_size();
   T* const scratch = scratch_.at_least(scratch_size * threads_);
   PairGroups const* const pairs = terms_.pair_groups.get();
-  std::vector<double> squares(static_cast<std::size_t>(pairs ? pairs->parts() : 0)),
-      factors(static_cast<std::size_t>(pairs ? pairs->groups() : 0));
+  std::vector<double> squares(to_size(pairs ? pairs->parts() : 0)), factors(to_size(pairs ? pairs->groups() : 0));
   double const first_alpha = now_.alpha;
   Failures failures;
   on_team(threads_, [&](int thread, int size) {
@@ -230,7 +229,7 @@ void SplittingOperator<T>::iterate(int count) {
         });
         for_each(pairs->groups(), [&](std::int64_t g) {
           double const norm = std::sqrt(pairs->total(g, squares)), threshold = now_.step * pairs->weight(g);
-          factors[static_cast<std::size_t>(g)] = group_factor(norm, threshold) / (1 + now_.step * terms_.quadratic);
+          factors[to_size(g)] = group_factor(norm, threshold) / (1 + now_.step * terms_.quadratic);
         });
       }
       for_each(blocks, [&](std::int64_t block) {
@@ -258,8 +257,7 @@ void SplittingOperator<T>::iterate(int count) {
         std::fill(now_.rows.marginal.begin() + begin, now_.rows.marginal.begin() + end, 0.0);
         for (std::int64_t block = 0; block < blocks; ++block) {
           T const* const sums = row_sums_.get() + block * stride_;
-          for (std::int64_t r = begin; r < end; ++r)
-            now_.rows.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
+          for (std::int64_t r = begin; r < end; ++r) now_.rows.marginal[to_size(r)] += static_cast<double>(sums[r]);
         }
         for (std::int64_t r = begin; r < end; ++r) now_.rows.update(r, {shift, static_cast<double>(m)});
       });
@@ -280,13 +278,13 @@ SplittingResidual SplittingOperator<T>::residual() {
     }
     return sum.value();
   };
-  std::vector<std::int64_t> nonzeros(static_cast<std::size_t>(this->columns()));
+  std::vector<std::int64_t> nonzeros(to_size(this->columns()));
   for_each_column([&](std::int64_t begin) {
     T const* const x = now_.plan.get() + begin;
     std::int64_t count = 0;
 #pragma omp simd reduction(+ : count)
     for (std::int64_t r = 0; r < stride_; ++r) count += x[r] != T(0);
-    nonzeros[static_cast<std::size_t>(begin / stride_)] = count;
+    nonzeros[to_size(begin / stride_)] = count;
   });
   return {squares(now_.rows), squares(now_.columns),
           std::accumulate(nonzeros.begin(), nonzeros.end(), std::int64_t{0})};
@@ -329,15 +327,15 @@ void SplittingOperator<T>::approach(Spare spare, double share) {
 template <class T>
 SplittingDistance SplittingOperator<T>::distance(Spare spare) {
   State const& kept = *spares_[static_cast<std::size_t>(spare)];
-  std::vector<double> squares(static_cast<std::size_t>(this->columns()));
+  std::vector<double> squares(to_size(this->columns()));
   for_each_column([&](std::int64_t begin) {
     double sum = 0;
     for (std::int64_t r = 0; r < stride_; ++r) {
-      double const difference = static_cast<double>(now_.plan[static_cast<std::size_t>(begin + r)]) -
-                                static_cast<double>(kept.plan[static_cast<std::size_t>(begin + r)]);
+      double const difference =
+          static_cast<double>(now_.plan[to_size(begin + r)]) - static_cast<double>(kept.plan[to_size(begin + r)]);
       sum += difference * difference;
     }
-    squares[static_cast<std::size_t>(begin / stride_)] = sum;
+    squares[to_size(begin / stride_)] = sum;
   });
   auto const moved = [this](Points const& to, Points const& from) {
     std::vector<double> by = to.potential;
@@ -384,7 +382,7 @@ void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) 
   std::vector<double> const rows = dual_rows(), columns = dual_columns();
   std::vector<double> of_problem(rows.size());
   for (std::size_t r = 0; r < rows.size(); ++r)
-    of_problem[static_cast<std::size_t>(problem_row(static_cast<std::int64_t>(r)))] = rows[r];
+    of_problem[to_size(problem_row(static_cast<std::int64_t>(r)))] = rows[r];
   write_potential(this->scale(), of_problem, u);
   write_potential(this->scale(), columns, v);
 }

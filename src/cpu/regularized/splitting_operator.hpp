@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "cpu/regularized/regularized_costs.hpp"
 #include "cpu/regularized/regularized_entries.hpp"
@@ -60,7 +61,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
     State(std::int64_t stride, std::vector<double> p, std::vector<double> q);
   };
 
-  std::int64_t problem_row(std::int64_t r) const override { return costs_.order()[static_cast<std::size_t>(r)]; }
+  std::int64_t problem_row(std::int64_t r) const override { return costs_.order()[to_size(r)]; }
   void load(Tile const& tile, double* x, double* c, double* w) const override;
 
   /// Writes `to` in the layout of X: load(tile, buffer) reads tiles, and `padding` follows the rows of each column.

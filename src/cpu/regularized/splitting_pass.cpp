@@ -1,6 +1,7 @@
 // Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/regularized/splitting_pass.cpp"
+#include "core/numbers.hpp"
 #include "cpu/pass/simd_targets.hpp"
 // foreach_target.h must come first.
 #include <hwy/foreach_target.h>
@@ -115,7 +116,7 @@ class Columns {
       for (int k = 0; k < kColumns; ++k) squares[k] = hn::Zero(d);
       std::int64_t const end = GroupBegin(g + 1);
       for (std::int64_t r = GroupBegin(g); r < end; r += kLanes) {
-        auto const is_inside = hn::FirstN(d, static_cast<std::size_t>(end - r));
+        auto const is_inside = hn::FirstN(d, to_size(end - r));
         V const phi = hn::LoadU(d, pass_.phi + r);
         HWY_UNROLL(4)
         for (int k = 0; k < kColumns; ++k) {
@@ -154,20 +155,19 @@ class Columns {
         V squares = hn::Zero(d);
         std::int64_t count = 0;
         for (std::int64_t r = begin; r < end; r += kLanes) {
-          auto const is_inside = hn::FirstN(d, static_cast<std::size_t>(end - r));
+          auto const is_inside = hn::FirstN(d, to_size(end - r));
           V const v = hn::IfThenElseZero(is_inside, Positive(k, r, Costs(k, r), hn::LoadU(d, pass_.phi + r)));
           squares = hn::MulAdd(v, v, squares);
           count += static_cast<std::int64_t>(hn::CountTrue(d, hn::Gt(v, hn::Zero(d))));
           hn::StoreU(v, d, column + r);
         }
         T const norm = std::sqrt(hn::GetLane(hn::SumOfLanes(d, squares)));
-        GroupProx<T>(pass_.prox, pass_.thresholds[static_cast<std::size_t>(g)], column + begin, end - begin, norm,
-                     count);
+        GroupProx<T>(pass_.prox, pass_.thresholds[to_size(g)], column + begin, end - begin, norm, count);
       }
       std::fill(column + pass_.rows, column + stride, T(0));
     }
   }
-  HWY_INLINE std::int64_t GroupBegin(std::int64_t g) const { return pass_.group_begin[static_cast<std::size_t>(g)]; }
+  HWY_INLINE std::int64_t GroupBegin(std::int64_t g) const { return pass_.group_begin[to_size(g)]; }
 
   HWY_INLINE V Apply(int k, std::int64_t r, V v) const {
     if constexpr (kProx == Prox::scaled) return hn::Mul(v, hn::Set(D(), pass_.prox.shrink));

@@ -16,6 +16,8 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
+
 namespace monge::cpu {
 
 MemoryCount& memory() {
@@ -125,12 +127,11 @@ template <class T>
 AlignedArray<T> aligned_array(std::int64_t size) {
   if (size > std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(2 * sizeof(T)))
     throw Error(ErrorCode::out_of_memory, "memory: " + std::to_string(size) + " values do not fit in an address space");
-  auto array = hwy::AllocateAligned<T>(static_cast<std::size_t>(std::max<std::int64_t>(size, 1)), take, give,
-                                       &FreeBlocks::instance());
+  auto array = hwy::AllocateAligned<T>(to_size(std::max<std::int64_t>(size, 1)), take, give, &FreeBlocks::instance());
   if (!array)
     throw Error(ErrorCode::out_of_memory,
                 "memory: " + std::to_string(size * static_cast<std::int64_t>(sizeof(T))) + " bytes are not available");
-  advise_large_pages(array.get(), static_cast<std::size_t>(size) * sizeof(T));
+  advise_large_pages(array.get(), to_size(size) * sizeof(T));
   return array;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "seam/vectors.hpp"
 
 namespace monge::cpu {
@@ -10,11 +11,11 @@ namespace monge::cpu {
 class HostVector final : public Vector {
  public:
   explicit HostVector(std::int64_t rows, std::int64_t width = 1)
-      : Vector(rows, width), values_(static_cast<std::size_t>(rows * width), 0.0) {}
+      : Vector(rows, width), values_(to_size(rows * width), 0.0) {}
 
   std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
-  double const& operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
-  double& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i)]; }
+  double const& operator[](std::int64_t i) const { return values_[to_size(i)]; }
+  double& operator[](std::int64_t i) { return values_[to_size(i)]; }
   std::vector<double>& values() { return values_; }
   std::vector<double> const& values() const { return values_; }
   MatrixView view() const { return {values_.data(), rows(), width()}; }

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "second_order/largest_entries.hpp"
 
 namespace monge::cpu {
@@ -30,7 +31,7 @@ EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t 
       columns_(columns.begin(), columns.end()),
       entries_(rows.size()),
       factor_(n, m, rows, columns),
-      of_rows_(static_cast<std::size_t>(n)) {}
+      of_rows_(to_size(n)) {}
 
 double EntrySolver::passes() const {
   return factor_.operations() / (kOperationsPerPair * pairs_);
@@ -58,7 +59,7 @@ std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, dou
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
   for (;; per_row /= std::numbers::sqrt2) {
-    keep_largest(found, static_cast<std::size_t>(per_row * static_cast<double>(n)));
+    keep_largest(found, to_size(per_row * static_cast<double>(n)));
     Pairs const pairs = pairs_of(found);
     auto solver = std::make_unique<EntrySolver>(n, m, pairs.rows, pairs.columns, per_row);
     if (solver->passes() <= kMostPasses || per_row <= kFewestPerRow) return solver;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/numbers.hpp"
 #include "cuda/assignment/shortest_paths.cuh"
 #include "cuda/launch/queue.hpp"
 
@@ -36,7 +37,7 @@ void assign_list(std::span<AssignmentMatrix const> matrices, DataType type, bool
   AssignmentList list;
   for (std::int64_t first = 0; first < std::ssize(matrices); first += AssignmentList::kMost) {
     std::int64_t const count = std::min(AssignmentList::kMost, std::ssize(matrices) - first);
-    auto const part = matrices.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+    auto const part = matrices.subspan(to_size(first), to_size(count));
     int shorter = 0, longer = 0;
     for (AssignmentMatrix const& matrix : part) {
       shorter = std::max(shorter, std::min(matrix.rows, matrix.columns));

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "cuda/sweep/joined_sums.hpp"
@@ -451,8 +452,8 @@ void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span
   DeviceRanks const* const ranks = runtime->ranks();
   if (!ranks || others.size() < 2 || nanoseconds < kLeastSpreadNanoseconds) return evaluate_here(runtime, others);
   std::vector<std::int64_t> const edges = ranks->edges(others.size());
-  auto const begin = others.begin() + edges[static_cast<std::size_t>(ranks->rank())];
-  auto const end = others.begin() + edges[static_cast<std::size_t>(ranks->rank()) + 1];
+  auto const begin = others.begin() + edges[to_size(ranks->rank())];
+  auto const end = others.begin() + edges[to_size(ranks->rank()) + 1];
   evaluate_here(runtime, {begin, end});
   std::vector<Evaluation> values;
   for (EvaluationStep const* step : others) values.push_back(step->value);
@@ -476,7 +477,7 @@ void EntropicOperator::evaluate_here(SharedRuntime const& runtime, std::span<Eva
   together.launch();
   std::vector<PlanSums> const found = download(*runtime, parts.data(), parts.size());
   for (std::size_t k = 0; k < steps.size(); ++k) {
-    auto const first = static_cast<std::size_t>(begin[k]), end = static_cast<std::size_t>(begin[k + 1]);
+    auto const first = to_size(begin[k]), end = to_size(begin[k + 1]);
     steps[k]->value = evaluation_of(static_cast<EntropicOperator const*>(steps[k]->entropic)->problem_,
                                     std::span(found).subspan(first, end - first), steps[k]->eps);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/numbers.hpp"
 #include "cuda/entropic/resident_sweep.cuh"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
@@ -61,7 +62,7 @@ void launch(void const* kernel, ResidentSweepPlan const& plan, int tiles, void* 
   unsigned const blocks = std::min(shares, static_cast<unsigned>(plan.most_blocks));
   void* parameters[] = {source, &shares};
   MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3(blocks), dim3(kTileThreads), parameters,
-                                             static_cast<std::size_t>(plan.shared_bytes), stream));
+                                             to_size(plan.shared_bytes), stream));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/copy_words.hpp"
 
 namespace monge::cuda {
@@ -115,7 +116,7 @@ void Sweeper::launch_resident(std::vector<Turn> const& turns) {
     group.sum += plan.blocks();
   }
   for (Group& group : groups) {
-    Uploads::Place const place = uploads.reserve(static_cast<std::size_t>(group.sum) * sizeof(BlockOfMany));
+    Uploads::Place const place = uploads.reserve(to_size(group.sum) * sizeof(BlockOfMany));
     group.table = static_cast<BlockOfMany const*>(place.device);
     auto* next = static_cast<BlockOfMany*>(place.host);
     for (std::size_t k = 0; k < group.blocks.size(); ++k) {
@@ -181,8 +182,8 @@ void Sweeper::sweep_spread(DeviceRanks const& ranks, std::span<SweepStep*> steps
   };
   std::vector<std::int64_t> const edges = ranks.edges(steps.size());
   auto const of_rank = [&](int rank) {
-    auto const first = edges[static_cast<std::size_t>(rank)], end = edges[static_cast<std::size_t>(rank) + 1];
-    return steps.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(end - first));
+    auto const first = edges[to_size(rank)], end = edges[to_size(rank) + 1];
+    return steps.subspan(to_size(first), to_size(end - first));
   };
   std::span<SweepStep*> const own = of_rank(ranks.rank());
   if (!own.empty()) sweep_here(own);

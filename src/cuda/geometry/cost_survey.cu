@@ -5,6 +5,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "cuda/geometry/cost_survey.cuh"
 #include "cuda/geometry/costs.hpp"
 #include "cuda/launch/sizes.hpp"
@@ -50,7 +51,7 @@ Survey survey_of() {
 std::vector<unsigned char> CostSurvey::has_partner(Side side, std::size_t size) const {
   std::vector<unsigned char> result(size, 1);
   int const lonely = first_lonely[side == Side::rows ? 0 : 1];
-  if (lonely != kNobody) result[static_cast<std::size_t>(lonely)] = 0;
+  if (lonely != kNobody) result[to_size(lonely)] = 0;
   return result;
 }
 

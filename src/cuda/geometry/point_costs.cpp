@@ -10,6 +10,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 #include "cuda/launch/copy_words.hpp"
 #include "cuda/vectors/kernels.hpp"
@@ -252,7 +253,7 @@ void PointCosts::keep_scores(double cache_bytes) {
   cudaStream_t const stream = runtime_->stream();
   kept_scores_ = DeviceArray<float>(runtime_, size);
   DeviceArray<float> const largest(runtime_, size / kLogitGroup), zeros(runtime_, std::max(n, m));
-  MONGE_CUDA_TRY(cudaMemsetAsync(zeros.data(), 0, static_cast<std::size_t>(zeros.bytes()), stream));
+  MONGE_CUDA_TRY(cudaMemsetAsync(zeros.data(), 0, to_size(zeros.bytes()), stream));
   Launch pass = launch(Side::rows, 0, padded_size(Side::rows), Pass::logits);
   pass.arguments.factor *= -1;  // Costs, not logits.
   pass.arguments.logits = pass.arguments.factors = pass.arguments.references = zeros.data();

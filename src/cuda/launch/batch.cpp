@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/copy_words.hpp"
 #include "cuda/launch/sizes.hpp"
 
@@ -98,7 +99,7 @@ void Batch::make_table(Group& group) {
   for (Launch const* launch : group.launches) group.blocks.push_back(divided_up(launch->shape.blocks, merged));
   if (!first.many) return;
   int const count = std::accumulate(group.blocks.begin(), group.blocks.end(), 0);
-  Uploads::Place const place = tables_.reserve(static_cast<std::size_t>(count) * sizeof(BlockOfMany));
+  Uploads::Place const place = tables_.reserve(to_size(count) * sizeof(BlockOfMany));
   auto* next = static_cast<BlockOfMany*>(place.host);
   for (Launch const* launch : group.launches) {
     for (int block = 0; block < launch->shape.blocks; block += merged)
@@ -126,7 +127,7 @@ void Batch::launch(Group const& group, std::size_t problems) const {
   if (count == 0) return;
   if (!group.table) {
     for (std::ptrdiff_t k = 0; k < count; ++k) {
-      Launch const& own = *group.launches[static_cast<std::size_t>(k)];
+      Launch const& own = *group.launches[to_size(k)];
       void* parameters[] = {own.arguments.host};
       launch(own.shape, own.shape.blocks, own.one, parameters);
     }

@@ -3,6 +3,7 @@
 #include <map>
 #include <tuple>
 
+#include "core/numbers.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -15,8 +16,8 @@ Occupancy ask(void const* kernel, int threads, int shared_bytes, int cluster) {
   MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       most - static_cast<int>(attributes.sharedSizeBytes)));
   Occupancy result;
-  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&result.resident_blocks, kernel, threads,
-                                                               static_cast<std::size_t>(shared_bytes)));
+  MONGE_CUDA_TRY(
+      cudaOccupancyMaxActiveBlocksPerMultiprocessor(&result.resident_blocks, kernel, threads, to_size(shared_bytes)));
   if (cluster == 1) return result;
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeClusterDimension;
@@ -24,7 +25,7 @@ Occupancy ask(void const* kernel, int threads, int shared_bytes, int cluster) {
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(cluster));
   config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.dynamicSmemBytes = to_size(shared_bytes);
   config.attrs = &attribute;
   config.numAttrs = 1;
   MONGE_CUDA_TRY(cudaOccupancyMaxActiveClusters(&result.resident_clusters, kernel, &config));

@@ -1,5 +1,6 @@
 #include "cuda/launch/queue.hpp"
 
+#include "core/numbers.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/runtime/check.hpp"
@@ -20,7 +21,7 @@ void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cuda
   cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(shape.rows));
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.dynamicSmemBytes = to_size(shape.shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
   config.numAttrs = count;

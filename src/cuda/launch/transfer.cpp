@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/numbers.hpp"
 #include "core/strided.hpp"
 #include "cuda/launch/batch.hpp"
 
@@ -32,14 +33,13 @@ StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<
   if (matrix.device().type == DeviceType::cuda)
     return {const_cast<void*>(matrix.data()), matrix.row_stride(), matrix.type()};
   std::int64_t const bytes = size_of(matrix.type());
-  auto const width = static_cast<std::size_t>(matrix.columns() * bytes);
+  auto const width = to_size(matrix.columns() * bytes);
   staging = DeviceArray<unsigned char>(runtime, matrix.rows() * matrix.columns() * bytes);
   if (matrix.row_stride() == matrix.columns()) {
     upload(*runtime, matrix.data(), staging.data(), staging.bytes());
   } else {
-    MONGE_CUDA_TRY(
-        cudaMemcpy2DAsync(staging.data(), width, matrix.data(), static_cast<std::size_t>(matrix.row_stride() * bytes),
-                          width, static_cast<std::size_t>(matrix.rows()), cudaMemcpyHostToDevice, runtime->stream()));
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(staging.data(), width, matrix.data(), to_size(matrix.row_stride() * bytes), width,
+                                     to_size(matrix.rows()), cudaMemcpyHostToDevice, runtime->stream()));
     finish_reading(*runtime, matrix.data());
   }
   return {staging.data(), matrix.columns(), matrix.type()};
@@ -50,30 +50,28 @@ StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<
 }
 
 void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue) {
-  if (queue.batch()) return queue.batch()->upload(from, to, static_cast<std::size_t>(bytes));
+  if (queue.batch()) return queue.batch()->upload(from, to, to_size(bytes));
   // A copy from page-locked memory overlaps the host's work; a copy from other memory may wait for the stream.
   bool const is_staged = bytes <= Runtime::kMostStaged;
-  if (bytes > 0 && is_staged) from = std::memcpy(runtime.staging(bytes), from, static_cast<std::size_t>(bytes));
-  MONGE_CUDA_TRY(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, runtime.stream()));
+  if (bytes > 0 && is_staged) from = std::memcpy(runtime.staging(bytes), from, to_size(bytes));
+  MONGE_CUDA_TRY(cudaMemcpyAsync(to, from, to_size(bytes), cudaMemcpyHostToDevice, runtime.stream()));
   if (!is_staged) finish_reading(runtime, from);
 }
 
 void download(Runtime const& runtime, void const* from, void* to, std::int64_t bytes) {
   void* const staged = bytes <= Runtime::kMostStaged ? runtime.staging(bytes) : nullptr;
-  MONGE_CUDA_TRY(cudaMemcpyAsync(staged ? staged : to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
-                                 runtime.stream()));
+  MONGE_CUDA_TRY(cudaMemcpyAsync(staged ? staged : to, from, to_size(bytes), cudaMemcpyDeviceToHost, runtime.stream()));
   runtime.wait();
-  if (staged) std::memcpy(to, staged, static_cast<std::size_t>(bytes));
+  if (staged) std::memcpy(to, staged, to_size(bytes));
 }
 
 std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
-  std::vector<double> values(static_cast<std::size_t>(matrix.rows() * matrix.columns()));
+  std::vector<double> values(to_size(matrix.rows() * matrix.columns()));
   with_data(matrix, [&]<class T>(T const* data) {
     std::vector<T> raw(values.size());
-    std::size_t const width = static_cast<std::size_t>(matrix.columns()) * sizeof(T);
-    MONGE_CUDA_TRY(cudaMemcpy2DAsync(raw.data(), width, data, static_cast<std::size_t>(matrix.row_stride()) * sizeof(T),
-                                     width, static_cast<std::size_t>(matrix.rows()), cudaMemcpyDefault,
-                                     runtime.stream()));
+    std::size_t const width = to_size(matrix.columns()) * sizeof(T);
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(raw.data(), width, data, to_size(matrix.row_stride()) * sizeof(T), width,
+                                     to_size(matrix.rows()), cudaMemcpyDefault, runtime.stream()));
     runtime.wait();
     std::copy(raw.begin(), raw.end(), values.begin());
   });
@@ -82,8 +80,8 @@ std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
 
 std::vector<double> read(SharedRuntime const& runtime, VectorView view) {
   if (view.device().type == DeviceType::cuda) return host_copy(*runtime, as_column<MatrixView>(view));
-  std::vector<double> values(static_cast<std::size_t>(view.size()));
-  read_vector(view, [&](std::int64_t i, double value) { values[static_cast<std::size_t>(i)] = value; });
+  std::vector<double> values(to_size(view.size()));
+  read_vector(view, [&](std::int64_t i, double value) { values[to_size(i)] = value; });
   return values;
 }
 
@@ -104,14 +102,13 @@ Output::Output(SharedRuntime const& runtime, MutableIndexView out)
 void Output::finish() {
   if (staging_.size() == 0) return;
   std::int64_t const bytes = size_of(out_.type());
-  auto const width = static_cast<std::size_t>(out_.columns() * bytes);
+  auto const width = to_size(out_.columns() * bytes);
   if (out_.row_stride() == out_.columns()) {  // Rows of any length, unlike those of a copy with gaps.
-    MONGE_CUDA_TRY(cudaMemcpyAsync(out_.data(), staging_.data(), static_cast<std::size_t>(staging_.bytes()),
-                                   cudaMemcpyDeviceToHost, runtime_->stream()));
+    MONGE_CUDA_TRY(cudaMemcpyAsync(out_.data(), staging_.data(), to_size(staging_.bytes()), cudaMemcpyDeviceToHost,
+                                   runtime_->stream()));
   } else {
-    MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), static_cast<std::size_t>(out_.row_stride() * bytes), staging_.data(),
-                                     width, width, static_cast<std::size_t>(out_.rows()), cudaMemcpyDeviceToHost,
-                                     runtime_->stream()));
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), to_size(out_.row_stride() * bytes), staging_.data(), width, width,
+                                     to_size(out_.rows()), cudaMemcpyDeviceToHost, runtime_->stream()));
   }
   runtime_->wait();
 }

@@ -5,6 +5,7 @@
 
 #include <monge/array.hpp>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -59,7 +60,7 @@ void download(Runtime const& runtime, void const* from, void* to, std::int64_t b
 
 template <class T>
 std::vector<T> download(Runtime const& runtime, T const* data, std::int64_t size) {
-  std::vector<T> values(static_cast<std::size_t>(size));
+  std::vector<T> values(to_size(size));
   download(runtime, data, values.data(), size * static_cast<std::int64_t>(sizeof(T)));
   return values;
 }

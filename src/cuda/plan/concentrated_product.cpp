@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/numbers.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "cuda/vectors/kernels.hpp"
 #include "plan/concentration.hpp"
@@ -63,7 +64,7 @@ std::vector<PlanOperator::HostColumn> PlanOperator::concentrated(Side side, Stri
     Concentration concentration;
     for (std::size_t j = 0; j < column.size(); ++j) {
       if (weight[j] == 0) continue;
-      column[j] = values[j * static_cast<std::size_t>(width) + static_cast<std::size_t>(p)];
+      column[j] = values[j * to_size(width) + to_size(p)];
       if (r) column[j] *= largest_of(factors, j, inner);
       concentration.add(is_given ? marginal[j] : weight[j], std::abs(column[j]));
     }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/numbers.hpp"
 #include "cuda/device/score_tile.cuh"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/queue.hpp"
@@ -53,8 +54,8 @@ void pack_values(PackValuesArguments const& arguments, cudaStream_t stream) {
   unsigned const column_blocks = static_cast<unsigned>(divided_up(arguments.padded_width, kValueColumns));
   unsigned const blocks = column_blocks * static_cast<unsigned>(arguments.padded_count / kValueRows);
   if (arguments.scalar == DataType::float32) {
-    MONGE_CUDA_TRY(cudaMemsetAsync(arguments.largest, 0,
-                                   static_cast<std::size_t>(arguments.width) * sizeof(unsigned long long), stream));
+    MONGE_CUDA_TRY(
+        cudaMemsetAsync(arguments.largest, 0, to_size(arguments.width) * sizeof(unsigned long long), stream));
     largest_values_kernel<<<dim3(column_blocks, kRowShares), kValueThreads, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
     pack_values_kernel<float><<<blocks, kValueThreads, 0, stream>>>(arguments);

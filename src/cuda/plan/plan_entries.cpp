@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <numbers>
 
+#include "core/numbers.hpp"
 #include "cuda/plan/entries_at.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "plan/sampling.hpp"
@@ -157,7 +158,7 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   DeviceArray<std::int64_t> const draws(runtime, n), begin(runtime, n + 1), order(runtime, pairs.rows);
   running_sums(frozen(Side::rows).marginal.data(), n, sums.data(), stream);
   MONGE_CUDA_TRY(cudaMemsetAsync(sums.data() + n, 0, sizeof(double), stream));
-  MONGE_CUDA_TRY(cudaMemsetAsync(draws.data(), 0, static_cast<std::size_t>(draws.bytes()), stream));
+  MONGE_CUDA_TRY(cudaMemsetAsync(draws.data(), 0, to_size(draws.bytes()), stream));
   SampleArguments const arguments{
       .seed = seed,
       .count = pairs.rows,

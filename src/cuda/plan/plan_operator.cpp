@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "core/numbers.hpp"
 #include "cuda/geometry/pack.hpp"
 #include "cuda/plan/frozen.hpp"
 #include "cuda/second_order/entry_solver.hpp"
@@ -227,7 +228,7 @@ double PlanOperator::label_cost() {
   cudaStream_t const stream = problem_.runtime->stream();
   // The features of the labels of the rows. The points are centred; adding the centre restores them.
   std::vector<double> const centre = download(*problem_.runtime, rows.centre, width);
-  std::vector<double> less_centre(static_cast<std::size_t>(labels.size()));
+  std::vector<double> less_centre(to_size(labels.size()));
   for (std::size_t e = 0; e < less_centre.size(); ++e) less_centre[e] = -centre[e % centre.size()];
   DeviceArray<double> const shift = uploaded(problem_.runtime, less_centre);
   load_vector(rows.points, labels.size(), width, shift.data(), labels.data(), stream);
@@ -512,10 +513,10 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
   }
   if (ranks) {
     ranks->gather(products.data, share.each * product_bytes, problem_.runtime->stream());
-    auto const bytes = static_cast<std::size_t>(product_bytes);
-    MONGE_CUDA_TRY(cudaMemcpy2DAsync(out.data, static_cast<std::size_t>(out.stride * size_of(out.scalar)),
-                                     products.data, bytes, bytes, static_cast<std::size_t>(problem_.size(side)),
-                                     cudaMemcpyDeviceToDevice, problem_.runtime->stream()));
+    auto const bytes = to_size(product_bytes);
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(out.data, to_size(out.stride * size_of(out.scalar)), products.data, bytes, bytes,
+                                     to_size(problem_.size(side)), cudaMemcpyDeviceToDevice,
+                                     problem_.runtime->stream()));
   }
   store.complete = keep;
 }
@@ -538,8 +539,8 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   Problem problem = problem_;
   problem.is_self = false;
   problem.costs = problem_.costs->at(side, points);
-  problem.weights[side_index(side)] = std::make_shared<Weights>(
-      runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0), runtime->stream());
+  problem.weights[side_index(side)] =
+      std::make_shared<Weights>(runtime, std::vector<double>(to_size(points.rows()), 1.0), runtime->stream());
 
   // The new plan keeps no entries: a second product at the same points is rare. The user's potential of the kept side
   // is unchanged; the internal one changes with the shift.

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/evaluation.hpp"
+#include "core/numbers.hpp"
 #include "cuda/sweep/joined_sums.hpp"
 
 namespace monge::cuda {
@@ -259,7 +260,7 @@ std::int64_t plan_sum_count(Problem const& problem) {
 }
 
 Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps) {
-  std::size_t const row_parts = static_cast<std::size_t>(plan_sum_parts(problem.size(Side::rows)));
+  std::size_t const row_parts = to_size(plan_sum_parts(problem.size(Side::rows)));
   PlanSums total[2];
   for (std::size_t k = 0; k < parts.size(); ++k) total[k < row_parts ? 0 : 1].add(parts[k]);
   return evaluate_plan(eps, total[0].side, total[1].side, total[0].costs.value() + total[1].costs.value());

@@ -6,6 +6,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "cuda/projection/launch/sizes.hpp"
 #include "projection/problem.hpp"
 
@@ -25,16 +26,14 @@ class Reachable {
     copy_ = DeviceArray<char>(runtime, bytes);
     host_ = data_;
     data_ = copy_.data();
-    MONGE_CUDA_TRY(
-        cudaMemcpyAsync(data_, host_, static_cast<std::size_t>(bytes), cudaMemcpyDefault, runtime->stream()));
+    MONGE_CUDA_TRY(cudaMemcpyAsync(data_, host_, to_size(bytes), cudaMemcpyDefault, runtime->stream()));
   }
   void* data() const { return data_; }
   bool is_copy() const { return host_ != nullptr; }
   /// Copies back to host memory, and waits. Gaps between rows keep their bytes.
   void back() const {
     if (host_ == nullptr) return;
-    MONGE_CUDA_TRY(
-        cudaMemcpyAsync(host_, data_, static_cast<std::size_t>(copy_.bytes()), cudaMemcpyDefault, runtime_->stream()));
+    MONGE_CUDA_TRY(cudaMemcpyAsync(host_, data_, to_size(copy_.bytes()), cudaMemcpyDefault, runtime_->stream()));
     runtime_->wait();
   }
 
@@ -302,8 +301,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
     float* const d_scale = memory.reach(gradients.d_scale, 3, true);
     float* const d_base = memory.reach(gradients.d_base, arrays.columns(), true);
     MONGE_CUDA_TRY(cudaMemsetAsync(d_scale, 0, 3 * sizeof(float), runtime_->stream()));
-    MONGE_CUDA_TRY(
-        cudaMemsetAsync(d_base, 0, static_cast<std::size_t>(arrays.columns()) * sizeof(float), runtime_->stream()));
+    MONGE_CUDA_TRY(cudaMemsetAsync(d_base, 0, to_size(arrays.columns()) * sizeof(float), runtime_->stream()));
     memory.back();
     return;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/sizes.hpp"
@@ -78,7 +79,7 @@ class ListLaunch {
         (static_cast<std::int64_t>(lines) + places) * static_cast<std::int64_t>(sizeof(double));
     fits_ = gathered <= std::numeric_limits<int>::max() &&
             occupancy_of(kAlone, kDirectionBlock, static_cast<int>(gathered)).resident_blocks > 0;
-    if (fits_) bytes_ = static_cast<std::size_t>(gathered);
+    if (fits_) bytes_ = to_size(gathered);
   }
   bool fits() const { return fits_; }
   void operator()(QuadraticDirectionArguments const& arguments, cudaStream_t stream) const {

@@ -5,6 +5,7 @@
 #include <span>
 #include <variant>
 
+#include "core/numbers.hpp"
 #include "core/overloaded.hpp"
 #include "cuda/geometry/point_costs.hpp"
 #include "cuda/vectors/kernels.hpp"
@@ -92,18 +93,18 @@ void RegularizedCosts::scale_points() {
 void RegularizedCosts::sort_rows(RegularizerTerms const& terms) {
   if (terms.group_lasso == 0) return;
   std::vector<int> next(terms.group_weights.size() + 1);
-  for (std::int32_t const group : terms.groups) ++next[static_cast<std::size_t>(group)];
+  for (std::int32_t const group : terms.groups) ++next[to_size(group)];
   int begin = 0;
   for (int& entry : next) {
     group_begin_.push_back(begin);
     begin += static_cast<int>(round_up(std::exchange(entry, begin), kGroupRows));
   }
-  row_.assign(static_cast<std::size_t>(begin), -1);
-  std::vector<int> group(static_cast<std::size_t>(begin / kGroupRows));
+  row_.assign(to_size(begin), -1);
+  std::vector<int> group(to_size(begin / kGroupRows));
   for (std::size_t i = 0; i < terms.groups.size(); ++i) {
-    int const place = next[static_cast<std::size_t>(terms.groups[i])]++;
-    row_[static_cast<std::size_t>(place)] = static_cast<int>(i);
-    group[static_cast<std::size_t>(place / kGroupRows)] = terms.groups[i];
+    int const place = next[to_size(terms.groups[i])]++;
+    row_[to_size(place)] = static_cast<int>(i);
+    group[to_size(place / kGroupRows)] = terms.groups[i];
   }
   device_row_ = uploaded(runtime_, row_);
   device_group_ = uploaded(runtime_, group);
@@ -174,7 +175,7 @@ std::vector<double> RegularizedCosts::in_order(std::span<double const> of_rows) 
   if (row_.empty()) return {of_rows.begin(), of_rows.end()};
   std::vector<double> result(row_.size());
   for (std::size_t k = 0; k < row_.size(); ++k) {
-    if (row_[k] >= 0) result[k] = of_rows[static_cast<std::size_t>(row_[k])];
+    if (row_[k] >= 0) result[k] = of_rows[to_size(row_[k])];
   }
   return result;
 }

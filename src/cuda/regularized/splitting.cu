@@ -5,6 +5,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/sizes.hpp"
@@ -125,7 +126,7 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
     }
     int most = 0;
     for (int k = 0; k < plan.slab_count(); ++k) {
-      auto const slab = static_cast<std::size_t>(k);
+      auto const slab = to_size(k);
       most = std::max(most, plan.slabs[slab + 1] - plan.slabs[slab]);
     }
     plan.cluster = divided_up(most, most_rows);

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "cuda/geometry/costs.hpp"
 #include "cuda/vectors/kernels.hpp"
 #include "regularized/regularized_costs.hpp"
@@ -83,7 +84,7 @@ void SplittingOperator::allocate() {
       Part{prox_table, 2 * arguments_.prox_points * width}, Part{residual_, 1}, Part{slabs, std::ssize(plan_.slabs)},
       Part{arguments_.totals, plan_.blocks()}, Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
   // Padding has no potential and no residual.
-  MONGE_CUDA_TRY(cudaMemsetAsync(vectors_.data(), 0, static_cast<std::size_t>(vectors_.bytes()), runtime_->stream()));
+  MONGE_CUDA_TRY(cudaMemsetAsync(vectors_.data(), 0, to_size(vectors_.bytes()), runtime_->stream()));
   upload(*runtime_, plan_.slabs.data(), slabs, std::ssize(plan_.slabs) * static_cast<std::int64_t>(sizeof(int)));
   for (int s : {0, 1}) {
     arguments_.side[s].rounded = rounded[s];
@@ -146,11 +147,9 @@ void SplittingOperator::restart(double factor, bool empty) {
 void SplittingOperator::start(double step) {
   DeviceGuard const guard(runtime_->index());
   double const n = static_cast<double>(rows()), m = static_cast<double>(columns());
-  upload_side(Side::rows, std::vector<double>(static_cast<std::size_t>(rows()), step * m / (n + m)),
-              arguments_.side[0].potential);
-  upload_side(Side::columns, std::vector<double>(static_cast<std::size_t>(columns()), step * n / (n + m)),
-              arguments_.side[1].potential);
-  MONGE_CUDA_TRY(cudaMemsetAsync(entries_.data(), 0, static_cast<std::size_t>(entries_.bytes()), runtime_->stream()));
+  upload_side(Side::rows, std::vector<double>(to_size(rows()), step * m / (n + m)), arguments_.side[0].potential);
+  upload_side(Side::columns, std::vector<double>(to_size(columns()), step * n / (n + m)), arguments_.side[1].potential);
+  MONGE_CUDA_TRY(cudaMemsetAsync(entries_.data(), 0, to_size(entries_.bytes()), runtime_->stream()));
   set_parameters(step);
   restart(1, true);
   iterations_ = 0;
@@ -255,8 +254,8 @@ void SplittingOperator::keep(Spare spare) {
     to.vectors = DeviceArray<unsigned char>(runtime_, bytes);
   }
   auto const copy = [&](DeviceArray<unsigned char> const& from, DeviceArray<unsigned char>& into) {
-    MONGE_CUDA_TRY(cudaMemcpyAsync(into.data(), from.data(), static_cast<std::size_t>(into.bytes()),
-                                   cudaMemcpyDeviceToDevice, runtime_->stream()));
+    MONGE_CUDA_TRY(
+        cudaMemcpyAsync(into.data(), from.data(), to_size(into.bytes()), cudaMemcpyDeviceToDevice, runtime_->stream()));
   };
   copy(entries_, to.entries);
   copy(vectors_, to.vectors);

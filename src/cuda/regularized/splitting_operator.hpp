@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/regularized/regularized_plan.hpp"
 #include "cuda/regularized/splitting.hpp"

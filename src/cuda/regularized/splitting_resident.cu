@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/sizes.hpp"
@@ -58,7 +59,7 @@ void resident_iterations(ResidentPlan const& plan, ResidentArguments const& argu
   with_type(plan.scalar, [&]<class T>() {
     MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(kernel_of<T>(plan.prox)),
                                                dim3(static_cast<unsigned>(plan.blocks())), dim3(kResidentThreads),
-                                               parameters, static_cast<std::size_t>(plan.shared_bytes), stream));
+                                               parameters, to_size(plan.shared_bytes), stream));
   });
 }
 

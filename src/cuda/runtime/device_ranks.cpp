@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -29,8 +30,8 @@ DeviceRanks::DeviceRanks(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)
   cudaDeviceProp properties;
   MONGE_CUDA_TRY(cudaGetDevice(&device));
   MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, device));
-  std::vector<Introduction> all(static_cast<std::size_t>(size()));
-  Introduction& mine = all[static_cast<std::size_t>(rank())];
+  std::vector<Introduction> all(to_size(size()));
+  Introduction& mine = all[to_size(rank())];
   mine = {properties.uuid, Nccl::unavailable_reason().empty(), {}};
   if (rank() == 0 && mine.has_nccl) mine.id = Nccl::new_id();
   std::vector<std::int64_t> const one_each = edges(all.size());
@@ -48,9 +49,8 @@ DeviceRanks::~DeviceRanks() {
 }
 
 std::vector<std::int64_t> DeviceRanks::edges(std::size_t items) const {
-  std::vector<std::int64_t> edges(static_cast<std::size_t>(size()) + 1);
-  for (std::size_t r = 0; r < edges.size(); ++r)
-    edges[r] = static_cast<std::int64_t>(items * r / static_cast<std::size_t>(size()));
+  std::vector<std::int64_t> edges(to_size(size()) + 1);
+  for (std::size_t r = 0; r < edges.size(); ++r) edges[r] = static_cast<std::int64_t>(items * r / to_size(size()));
   return edges;
 }
 
@@ -80,11 +80,11 @@ void DeviceRanks::launch(Graph const& graph, cudaStream_t stream) const {
 
 void DeviceRanks::gather(void* data, std::int64_t bytes, cudaStream_t stream) const {
   check();
-  if (nccl_) return nccl_->all_gather(data, static_cast<std::size_t>(bytes), stream);
+  if (nccl_) return nccl_->all_gather(data, to_size(bytes), stream);
   std::int64_t const all = bytes * size(), first = bytes * rank();
-  std::vector<std::byte> host(static_cast<std::size_t>(all));
-  MONGE_CUDA_TRY(cudaMemcpyAsync(host.data() + first, static_cast<std::byte*>(data) + first,
-                                 static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost, stream));
+  std::vector<std::byte> host(to_size(all));
+  MONGE_CUDA_TRY(cudaMemcpyAsync(host.data() + first, static_cast<std::byte*>(data) + first, to_size(bytes),
+                                 cudaMemcpyDeviceToHost, stream));
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream));
   std::vector<std::int64_t> const of_ranks = edges(host.size());
   exchange(shared_items(host.data(), 1, of_ranks));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "cuda/runtime/check.hpp"
 #include "cuda/runtime/steps.hpp"
 
@@ -84,7 +85,7 @@ struct Nccl::State {
   }
   void enqueue(void* all, std::size_t bytes, cudaStream_t stream) const {
     constexpr int kBytes = 0;  // ncclInt8
-    void const* const mine = static_cast<std::byte const*>(all) + static_cast<std::size_t>(rank) * bytes;
+    void const* const mine = static_cast<std::byte const*>(all) + to_size(rank) * bytes;
     steps.add(stream);
     library().check(library().all_gather(mine, all, bytes, kBytes, communicator, stream), "ncclAllGather");
     steps.add(stream);

@@ -5,6 +5,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/numbers.hpp"
 #include "cuda/runtime/device_ranks.hpp"
 
 namespace monge::cuda {
@@ -92,7 +93,7 @@ Runtime::Lane& Runtime::lane() const {
 
 LaneScope::LaneScope(Runtime const& runtime, int number) : runtime_(runtime) {
   std::scoped_lock const lock(runtime_.mutex_);
-  auto const index = static_cast<std::size_t>(number);
+  auto const index = to_size(number);
   while (runtime_.lanes_.size() <= index)
     runtime_.lanes_.push_back(
         std::make_unique<Runtime::Lane>(Stream(unsigned{cudaStreamNonBlocking}), Runtime::kMostStaged));

@@ -13,6 +13,7 @@
 #include <monge/context.hpp>
 
 #include "core/memory_count.hpp"
+#include "core/numbers.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge {
@@ -69,7 +70,7 @@ class PinnedArray {
   PinnedArray() = default;
   explicit PinnedArray(std::int64_t size) : size_(size) {
     void* pointer = nullptr;
-    MONGE_CUDA_TRY(cudaMallocHost(&pointer, static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T)));
+    MONGE_CUDA_TRY(cudaMallocHost(&pointer, to_size(size > 0 ? size : 1) * sizeof(T)));
     data_ = static_cast<T*>(pointer);
   }
   ~PinnedArray() {
@@ -243,10 +244,10 @@ class DeviceArray {
       : DeviceArray(runtime, size, runtime->stream()) {}
   DeviceArray(std::shared_ptr<Runtime const> runtime, std::int64_t size, cudaStream_t stream)
       : runtime_(std::move(runtime)), stream_(stream), size_(size) {
-    if (size > 0) data_ = static_cast<T*>(runtime_->allocate(static_cast<std::size_t>(bytes()), stream));
+    if (size > 0) data_ = static_cast<T*>(runtime_->allocate(to_size(bytes()), stream));
   }
   ~DeviceArray() {
-    if (data_) runtime_->release(data_, static_cast<std::size_t>(bytes()), stream_);
+    if (data_) runtime_->release(data_, to_size(bytes()), stream_);
   }
   DeviceArray(DeviceArray&& other) noexcept { swap(other); }
   DeviceArray& operator=(DeviceArray&& other) noexcept {
@@ -279,7 +280,7 @@ class Staging {
   Staging(Staging const&) = delete;
   Staging& operator=(Staging const&) = delete;
   unsigned char* data() const { return memory_.data(); }
-  std::size_t bytes() const { return static_cast<std::size_t>(memory_.size()); }
+  std::size_t bytes() const { return to_size(memory_.size()); }
   /// Copies bytes `begin` to `end` to the same offsets from `device`.
   void copy_to(unsigned char* device, std::size_t begin, std::size_t end, cudaStream_t stream) {
     MONGE_CUDA_TRY(cudaMemcpyAsync(device + begin, data() + begin, end - begin, cudaMemcpyHostToDevice, stream));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/numbers.hpp"
 #include "cuda/launch/sizes.hpp"
 #include "cuda/vectors/kernels.hpp"
 
@@ -16,8 +17,7 @@ std::unique_ptr<Vector> DeviceVectorOperations::zeros(std::int64_t rows, std::in
   DeviceGuard const guard(runtime_->index());
   checked_size("points", rows * width);
   auto result = std::make_unique<DeviceVector>(runtime_, rows, width);
-  MONGE_CUDA_TRY(
-      cudaMemsetAsync(result->data(), 0, static_cast<std::size_t>(result->values.bytes()), runtime_->stream()));
+  MONGE_CUDA_TRY(cudaMemsetAsync(result->data(), 0, to_size(result->values.bytes()), runtime_->stream()));
   return result;
 }
 

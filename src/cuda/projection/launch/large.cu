@@ -8,6 +8,7 @@
 // vectors are kept, and the last launch makes the sum: 4 n m multiply-adds or exponentials a pair.
 #include <algorithm>
 
+#include "core/numbers.hpp"
 #include "cuda/device/numerics.cuh"
 #include "cuda/projection/device/elements.cuh"
 #include "cuda/projection/device/tile.cuh"
@@ -638,7 +639,7 @@ LargeShape large_shape(ProjectionArguments const& arguments, bool backward) {
 void project_large(ProjectionArguments const& arguments, std::vector<float> const& a, std::vector<float> const& b,
                    float* memory, bool backward, cudaStream_t stream) {
   LargeShape const shape = large_shape(arguments, backward);
-  std::vector<float> marginals(static_cast<std::size_t>(shape.rows + shape.columns));
+  std::vector<float> marginals(to_size(shape.rows + shape.columns));
   std::copy(a.begin(), a.end(), marginals.begin());
   std::copy(b.begin(), b.end(), marginals.begin() + shape.rows);
   for (std::size_t first = 0; first < marginals.size(); first += Piece::kSize) {
