@@ -123,16 +123,16 @@ class Bench {
   double top_k_us(Side side, int k) {
     Indices indices(n_, k);
     Normal<float> values(n_, k, 8);
-    return time([&] { plan_->top_k(side, indices.view(), values.mutable_view()); });
+    return time([&] { plan_->entries().top_k(side, indices.view(), values.mutable_view()); });
   }
   /// Entries that are at least ten times the mean.
   double count_above_us() {
     Indices row_begin(n_ + 1, 1);
-    return time([&] { plan_->count_above(10.0 / n_ / n_, row_begin.view()); });
+    return time([&] { plan_->entries().count_above(10.0 / n_ / n_, row_begin.view()); });
   }
   double sample_us(std::int64_t count) {
     Indices pairs(count, 2);
-    return time([&] { plan_->sample(9, pairs.view()); });
+    return time([&] { plan_->entries().sample(9, pairs.view()); });
   }
 
  private:

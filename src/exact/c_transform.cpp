@@ -71,7 +71,7 @@ std::vector<double> HardTransform::nearest(Side side, std::vector<double> potent
   rounding_ = bound > 0 ? 0x1p-50 * std::max(bound, 0x1p7 * unit) : 0;
   std::int64_t const size = entropic_->size(side), k = indices.columns;
   std::vector<double> largest = filled(size * k, 0);
-  entropic_->plan(unit * std::numbers::log2e)->top_k(side, indices, {largest.data(), size, k});
+  entropic_->plan(unit * std::numbers::log2e)->entries().top_k(side, indices, {largest.data(), size, k});
   std::vector<double> result(to_size(size));
   for (std::size_t i = 0; i < result.size(); ++i) result[i] = own[i] - top - unit * std::log2(largest[i * to_size(k)]);
   return result;

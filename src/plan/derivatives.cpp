@@ -41,7 +41,7 @@ LinearReport solved_in_step(Plan::State const& state, char const* call, NamedInp
 }
 
 void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
-  state.plan->point_form();  // Throws where there are no derivatives by points.
+  state.plan->points();  // Throws where there are no derivatives by points.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
@@ -213,7 +213,7 @@ LinearReport Plan::product_gradients(MatrixView u, MatrixView v, GradientViews c
 void Plan::dense(MutableMatrixView out) const {
   in_step(*state_, "Plan::dense", {}, [&] {
     validate_matrix("out", out, rows(), columns(), state_->context.device());
-    state_->plan->entries(Side::rows, out);
+    state_->plan->entries().all(Side::rows, out);
   });
 }
 

@@ -115,7 +115,7 @@ void top_k_of(Plan::State& state, Side side, MutableIndexView indices, MutableMa
   require(k >= 1 && k <= most, "k: is {}, the columns of indices; must be in [1, {}]", k, most);
   validate_indices("indices", indices, plan.size(side), k, device);
   validate_matrix("values", values, plan.size(side), k, device);
-  plan.top_k(side, indices, values);
+  plan.entries().top_k(side, indices, values);
 }
 
 void validate_threshold(double threshold) {
@@ -165,7 +165,7 @@ std::int64_t Plan::count_above(double threshold, MutableIndexView row_begin) con
   return in_step(*state_, "Plan::count_above", {{"threshold", threshold}}, [&] {
     validate_threshold(threshold);
     validate_indices("row_begin", row_begin, rows() + 1, 1, state_->context.device());
-    return state_->plan->count_above(threshold, row_begin);
+    return state_->plan->entries().count_above(threshold, row_begin);
   });
 }
 
@@ -177,7 +177,7 @@ void Plan::entries_above(double threshold, MutableIndexView row_begin, MutableIn
     validate_indices("row_begin", row_begin, rows() + 1, 1, device);
     validate_indices("columns", columns, columns.rows, 1, device);
     validate_vector("values", values, columns.rows, device);
-    std::int64_t const wrong = state_->plan->entries_above(threshold, row_begin, columns, values);
+    std::int64_t const wrong = state_->plan->entries().entries_above(threshold, row_begin, columns, values);
     require(
         wrong == rows(),
         "row_begin: row {} does not hold exactly its entries above {}; must be what count_above() gave, with columns "
@@ -189,7 +189,7 @@ void Plan::entries_above(double threshold, MutableIndexView row_begin, MutableIn
 void Plan::sample(std::uint64_t seed, MutableIndexView pairs) const {
   in_step(*state_, "Plan::sample", {{"seed", seed}}, [&] {
     validate_indices("pairs", pairs, pairs.rows, 2, state_->context.device());
-    if (pairs.rows > 0) state_->plan->sample(seed, pairs);
+    if (pairs.rows > 0) state_->plan->entries().sample(seed, pairs);
   });
 }
 
@@ -211,7 +211,7 @@ std::int64_t dimension_of_points(Plan::State const& state) {
 void Plan::barycentric_projection(MutableMatrixView out) const {
   in_step(*state_, "Plan::barycentric_projection", {}, [&] {
     validate_matrix("out", out, rows(), dimension_of_points(*state_), state_->context.device());
-    state_->plan->multiply_points(Side::rows, Scaling::shares, out);
+    state_->plan->points().multiply_points(Side::rows, Scaling::shares, out);
   });
 }
 
@@ -225,7 +225,7 @@ void Plan::map(MatrixView points, MutableMatrixView out) const {
     validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
     validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
     if (points.rows() == 0) return;
-    state_->plan->at(Side::rows, points)->multiply_points(Side::rows, Scaling::shares, out);
+    state_->plan->points().at(Side::rows, points)->points().multiply_points(Side::rows, Scaling::shares, out);
   });
 }
 
@@ -234,7 +234,7 @@ void Plan::potential(MatrixView points, MutableVectorView out) const {
     validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
     validate_vector("out", out, points.rows(), state_->context.device());
     if (points.rows() == 0) return;
-    state_->plan->at(Side::rows, points)->transform(Side::rows, out);
+    state_->plan->points().at(Side::rows, points)->transform(Side::rows, out);
   });
 }
 

@@ -72,15 +72,15 @@ Vector const& PlanDerivatives::support(Side side) {
 }
 
 Vector const& PlanDerivatives::points(Side side) {
-  return filled(kept(side).points, side, true, [&](Vector& out) { plan_.points(side, out); });
+  return filled(kept(side).points, side, true, [&](Vector& out) { plan_.points().coordinates(side, out); });
 }
 
 Vector const& PlanDerivatives::slopes(Side side) {
-  return filled(kept(side).slopes, side, true, [&](Vector& out) { plan_.slopes(side, out); });
+  return filled(kept(side).slopes, side, true, [&](Vector& out) { plan_.points().slopes(side, out); });
 }
 
 Vector const& PlanDerivatives::far_points(Side side) {
-  return filled(kept(side).far_points, side, true, [&](Vector& out) { plan_.multiply_points(side, out); });
+  return filled(kept(side).far_points, side, true, [&](Vector& out) { plan_.points().multiply_points(side, out); });
 }
 
 /// At eps / 2 the same potentials give a_i b_j exp(2 (f_i + g_j - C_ij) / eps) = P_ij^2 / (a_i b_j).
@@ -97,7 +97,7 @@ Vector const& PlanDerivatives::overlap() {
 }
 
 void PlanDerivatives::gradient(Side side, Vector& out) {
-  PointForm const form = plan_.point_form();
+  PointForm const form = plan_.points().point_form();
   Vector const& far = far_points(side);  // First: on the CPU this product finds the marginal, too.
   combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far}}, out);
 }
@@ -226,7 +226,7 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
 /// sum_j P_ij (df_i + dg_j) dc(x_i, y_j)/dx_i.
 void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out) {
   std::unique_ptr<Vector> const tilt = tilted(side, response, 1, {});
-  combine({{1, &slopes(side), &total}, {plan_.point_form().product, tilt.get()}}, out);
+  combine({{1, &slopes(side), &total}, {plan_.points().point_form().product, tilt.get()}}, out);
 }
 
 PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
@@ -300,7 +300,7 @@ double PlanDerivatives::normalise(VectorPair const& v) const {
 /// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>), ds_i = <slope_i,
 /// vx_i> and dt_j likewise, the system is solved for df - ds and dg - dt: the offsets of the clouds cost no digits.
 LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
-  PointForm const form = plan_.point_form();
+  PointForm const form = plan_.points().point_form();
   double const size = normalise(v);
   VectorPair right, products, shifts;
   for (Side const side : kSides) right[side] = make(side);
@@ -449,7 +449,7 @@ LinearReport PlanDerivatives::product_gradients(VectorPair factors, VectorPair c
       std::unique_ptr<Vector> const sum = tilted(side, response, 1, {&tilt, 1}),
                                     total = totals(side, *right[side], response);
       combine({{1, total.get()}, {-1, right[side].get()}}, *total);
-      combine({{1, &slopes(side), total.get()}, {plan_.point_form().product, sum.get()}}, *points[side]);
+      combine({{1, &slopes(side), total.get()}, {plan_.points().point_form().product, sum.get()}}, *points[side]);
       combine({{size * size_of_right / eps_, points[side]}}, *points[side]);
     }
     if (weights[side] == nullptr) continue;

@@ -64,13 +64,13 @@ class PlanProducts {
 
 /// Entries P_ij one by one, i of `side`. They are computed as logarithms in the arithmetic of the plan, so they can be
 /// ranked where P_ij underflows; equal ones rank by index. A pair of zero weight or infinite cost has no entry: it
-/// ranks behind all others, by index. Only entries() writes all n x m entries to memory.
+/// ranks behind all others, by index. Only all() writes n x m entries to memory.
 class PlanEntries {
  public:
   virtual ~PlanEntries() = default;
 
   /// out (size(side) x size(opposite(side))): P_ij, i of `side`.
-  virtual void entries(Side side, MutableMatrixView out) = 0;
+  virtual void all(Side side, MutableMatrixView out) = 0;
   /// The k largest P_ij of each i, largest first: their j and their values, size(side) x k, 1 <= k <= size of the other
   /// side. Where i has no weight or its marginal is NaN, j = 0 .. k - 1.
   virtual void top_k(Side side, MutableIndexView indices, MutableMatrixView values) = 0;
@@ -93,7 +93,7 @@ class PlanEntries {
   virtual std::unique_ptr<EntrySolver> entry_solver(double per_row) = 0;
 };
 
-/// The points of a plan, and derivatives by them. All functions throw unsupported if the costs have no points.
+/// The points of a plan, and derivatives by them.
 class PlanPoints {
  public:
   virtual ~PlanPoints() = default;
@@ -101,7 +101,7 @@ class PlanPoints {
   /// The derivative of the cost by the points.
   virtual PointForm point_form() const = 0;
   /// The points of `side` less their centre, size(side) x d.
-  virtual void points(Side side, Vector& out) const = 0;
+  virtual void coordinates(Side side, Vector& out) const = 0;
   /// The slopes of `side`, size(side) x d.
   virtual void slopes(Side side, Vector& out) const = 0;
   /// PlanProducts::multiply() with the points of the other side as V. The offset of the cloud costs no digits.
@@ -114,13 +114,17 @@ class PlanPoints {
   virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;
 };
 
-class PlanOperator : public PlanProducts, public PlanEntries, public PlanPoints {
+class PlanOperator : public PlanProducts {
  public:
   PlanOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
   PlanOperator(PlanOperator const&) = delete;
   PlanOperator& operator=(PlanOperator const&) = delete;
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
+
+  /// The entries and the points of this plan, which live as long as it. They throw unsupported where it has none.
+  PlanEntries& entries();
+  PlanPoints& points();
 
   /// In units of C, for the user's cost. A point of zero weight has the value of an update, rho / (rho + eps) times the
   /// soft c-transform of the other side's potential. Either view may be empty.
@@ -143,6 +147,9 @@ class PlanOperator : public PlanProducts, public PlanEntries, public PlanPoints 
   virtual std::unique_ptr<PlanOperator> at_eps(double eps) const = 0;
 
  private:
+  virtual PlanEntries* entries_or_null() = 0;
+  virtual PlanPoints* points_or_null() = 0;
+
   std::int64_t n_, m_;
 };
 

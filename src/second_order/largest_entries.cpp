@@ -10,7 +10,7 @@ std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k) {
   std::int64_t const n = plan.size(Side::rows);
   std::vector<std::int64_t> columns(to_size(n * k));
   std::vector<double> values(columns.size());
-  plan.top_k(Side::rows, {columns.data(), n, k, k}, {values.data(), n, k});
+  plan.entries().top_k(Side::rows, {columns.data(), n, k, k}, {values.data(), n, k});
   std::vector<LargeEntry> entries;
   for (std::size_t order = 0; order < values.size(); ++order) {
     if (values[order] > 0)

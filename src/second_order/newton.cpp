@@ -226,7 +226,8 @@ void NewtonMethod::find_direction(int most_products) {
   vectors_.combine({{1 + eps_ / penalties_.a, rows_.get()}}, *rows_);
   vectors_.reciprocal(*rows_, *inverse_rows_);
   if (entries_are_old_) {
-    entries_ = plan->entry_solver(entries_ ? std::min(kEntriesPerRow, 2 * entries_->per_row()) : kEntriesPerRow);
+    entries_ =
+        plan->entries().entry_solver(entries_ ? std::min(kEntriesPerRow, 2 * entries_->per_row()) : kEntriesPerRow);
     ++passes_;
   }
   auto const set_diagonal = [&](double factor) {
@@ -234,7 +235,7 @@ void NewtonMethod::find_direction(int most_products) {
   };
   // 1e-12 makes up for the rounding of the entries: without damping the exact matrix is singular.
   set_diagonal(1 + damping_ + 1e-12);
-  entries_->set(*plan, *rows_, *diagonal_);
+  entries_->set(plan->entries(), *rows_, *diagonal_);
 
   set_diagonal(1 + damping_);
   Vector& right = *scratch_[Side::columns];

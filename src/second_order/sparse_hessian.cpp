@@ -52,7 +52,8 @@ void SparseHessian::choose_pairs(PlanOperator& plan, std::int64_t count) {
 void SparseHessian::set(PlanOperator& plan, VectorPair const& marginals) {
   sums_ = gather(marginals);
   entries_.resize(pairs_.rows.size());
-  plan.entries_at({pairs_.rows.data(), pairs()}, {pairs_.columns.data(), pairs()}, MutableVectorView(entries_));
+  plan.entries().entries_at({pairs_.rows.data(), pairs()}, {pairs_.columns.data(), pairs()},
+                            MutableVectorView(entries_));
 }
 
 bool SparseHessian::factor(double shift) {

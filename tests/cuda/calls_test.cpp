@@ -31,11 +31,12 @@ class Calls {
       add("P v", n, 1, [=, &plan](MutableMatrixView out) { plan.multiply(side, Scaling::plan, one, out); });
       add("two columns", n, 2, [=, &plan](MutableMatrixView out) { plan.multiply(side, Scaling::plan, two, out); });
       add("P V", n, 64, [=, &plan](MutableMatrixView out) { plan.multiply(side, Scaling::shares, wide, out); });
-      add("P y", n, d, [=, &plan](MutableMatrixView out) { plan.multiply_points(side, Scaling::shares, out); });
+      add("P y", n, d,
+          [=, &plan](MutableMatrixView out) { plan.points().multiply_points(side, Scaling::shares, out); });
       add("(P o L R^T) V", n, 64, [=, &plan](MutableMatrixView out) { plan.multiply_hadamard(side, l, r, wide, out); });
       void* const indices = const_cast<void*>(input(n, 3).data());  // As wide as float64.
       add("top 3", n, 3, [=, &plan](MutableMatrixView out) {
-        plan.top_k(side, {static_cast<std::int64_t*>(indices), n, 3, 3, device()}, out);
+        plan.entries().top_k(side, {static_cast<std::int64_t*>(indices), n, 3, 3, device()}, out);
       });
       add("transform", n, 1, [=, &plan](MutableMatrixView out) { plan.transform(side, as_vector(out)); });
       add("potential", n, 1, [=, &plan](MutableMatrixView out) {
@@ -62,7 +63,7 @@ class Calls {
     add("entries at pairs", n, 1, [=, &plan, &vectors](MutableMatrixView out) {
       auto const* const data = reinterpret_cast<std::int64_t const*>(cuda::on_device(std::as_const(*zeros)).data());
       IndexView const indices{data, n, 1, device()};
-      plan.entries_at(indices, indices, as_vector(out));
+      plan.entries().entries_at(indices, indices, as_vector(out));
     });
     std::shared_ptr<monge::Vector> const f = vectors.make(Side::rows), g = vectors.make(Side::columns);
     for (Sweep const& kind : {Sweep{eps}, Sweep{eps, true}, Sweep{eps, false, 1.5}}) {
@@ -209,7 +210,7 @@ TEST_P(DeviceCalls, give_all_memory_back) {
     std::unique_ptr<PlanOperator> const plan = entropic.plan(eps);
     Stored const points(std::vector<double>(static_cast<std::size_t>(7 * d), 0.5), 7, d);
     std::vector<double> out(7);
-    plan->at(Side::rows, points.view())->transform(Side::rows, out);
+    plan->points().at(Side::rows, points.view())->transform(Side::rows, out);
     EXPECT_EQ(cuda::runtime_of(*own).counters().allocations, pool.allocations);
     EXPECT_FALSE(pool.out.empty());
   });
@@ -241,7 +242,7 @@ TEST_P(DeviceCalls, of_several_plans_share_the_memory_of_products_and_selections
       std::vector<double> out(9000 * kWidth), values(9000 * 3);
       std::vector<std::int64_t> indices(values.size());
       plan.multiply(Side::rows, Scaling::plan, {v.data(), 8900, kWidth}, {out.data(), 9000, kWidth});
-      plan.top_k(Side::rows, {indices.data(), 9000, 3, 3, {}}, {values.data(), 9000, 3});
+      plan.entries().top_k(Side::rows, {indices.data(), 9000, 3, 3, {}}, {values.data(), 9000, 3});
       out.insert(out.end(), values.begin(), values.end());
       return out;
     };

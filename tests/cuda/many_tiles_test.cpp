@@ -151,7 +151,7 @@ std::vector<double> largest(PlanOperator& plan, Side side) {
   std::int64_t const k = 40, rows = plan.size(side);
   std::vector<std::int64_t> indices(static_cast<std::size_t>(rows * k));
   std::vector<double> values(indices.size());
-  plan.top_k(side, {indices.data(), rows, k, k, {}}, {values.data(), rows, k});
+  plan.entries().top_k(side, {indices.data(), rows, k, k, {}}, {values.data(), rows, k});
   return values;
 }
 
@@ -159,19 +159,19 @@ std::vector<double> largest(PlanOperator& plan, Side side) {
 std::vector<std::int64_t> above(PlanOperator& plan, double threshold) {
   std::int64_t const n = plan.size(Side::rows);
   std::vector<std::int64_t> result(static_cast<std::size_t>(n + 1));
-  std::int64_t const total = plan.count_above(threshold, {result.data(), n + 1, 1, 1, {}});
+  std::int64_t const total = plan.entries().count_above(threshold, {result.data(), n + 1, 1, 1, {}});
   result.resize(static_cast<std::size_t>(n + 1 + total));
   std::vector<double> values(static_cast<std::size_t>(total));
   EXPECT_GT(total, 0);
-  EXPECT_EQ(
-      plan.entries_above(threshold, {result.data(), n + 1, 1, 1, {}}, {result.data() + n + 1, total, 1, 1, {}}, values),
-      n);
+  EXPECT_EQ(plan.entries().entries_above(threshold, {result.data(), n + 1, 1, 1, {}},
+                                         {result.data() + n + 1, total, 1, 1, {}}, values),
+            n);
   return result;
 }
 
 std::vector<std::int64_t> drawn(PlanOperator& plan) {
   std::vector<std::int64_t> pairs(4000);
-  plan.sample(4, {pairs.data(), 2000, 2, 2, {}});
+  plan.entries().sample(4, {pairs.data(), 2000, 2, 2, {}});
   return pairs;
 }
 

@@ -48,7 +48,7 @@ TEST_F(Select, on_cuda_in_bounded_memory_whatever_the_number) {
     auto const plan = entropic->plan(Magnitudes(problem).spread());
     auto const largest = [&](std::int64_t k) {
       std::pair<std::vector<std::int64_t>, std::vector<double>> found{n * k, n * k};
-      plan->top_k(Side::rows, {found.first.data(), n, k, k, {}}, {found.second.data(), n, k});
+      plan->entries().top_k(Side::rows, {found.first.data(), n, k, k, {}}, {found.second.data(), n, k});
       return found;
     };
     auto const [indices, values] = largest(64);

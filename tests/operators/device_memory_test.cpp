@@ -141,11 +141,11 @@ TEST_P(DeviceMemory, of_entries_at_pairs_gives_what_host_memory_gives) {
       columns.push_back(7 * k % 90);
     }
     std::vector<double> values(rows.size());
-    plan->entries_at({rows.data(), 999}, {columns.data(), 999}, values);
+    plan->entries().entries_at({rows.data(), 999}, {columns.data(), 999}, values);
     DeviceIndices device_rows(rows), device_columns(columns);
     OnDevice<double> device_values(values, 999, 1, 2);
     device_values.fill(0);
-    plan->entries_at(device_rows.readable(), device_columns.readable(), device_values.mutable_vector());
+    plan->entries().entries_at(device_rows.readable(), device_columns.readable(), device_values.mutable_vector());
     EXPECT_EQ(device_values.values(), values);
   }
 }

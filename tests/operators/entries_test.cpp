@@ -42,7 +42,7 @@ struct TopK {
   TopK(PlanOperator& plan, Side side, std::int64_t k)
       : indices(plan.size(side), k, 2),
         stored(std::vector<double>(plan.size(side) * k), plan.size(side), k, DataType::float64, 1) {
-    plan.top_k(side, indices.view(), stored.mutable_view());
+    plan.entries().top_k(side, indices.view(), stored.mutable_view());
     EXPECT_TRUE(indices.padding_untouched());
     EXPECT_TRUE(stored.padding_untouched());
     values = stored.values();
@@ -258,12 +258,12 @@ TEST_P(Entries, above_a_threshold_equal_the_oracle) {
     Vector const marginal = test.dense.marginal(Side::rows, test.eps, test.potentials);
 
     Indices row_begin(n + 1, 1, 1);
-    std::int64_t const total = plan->count_above(threshold, row_begin.view());
+    std::int64_t const total = plan->entries().count_above(threshold, row_begin.view());
     ASSERT_EQ(row_begin(0, 0), 0);
     ASSERT_EQ(row_begin(n, 0), total);
     Indices columns(total, 1, 1);
     StoredVector stored(std::vector<double>(total), DataType::float64, 2);
-    ASSERT_EQ(plan->entries_above(threshold, row_begin.view(), columns.view(), stored.mutable_view()), n);
+    ASSERT_EQ(plan->entries().entries_above(threshold, row_begin.view(), columns.view(), stored.mutable_view()), n);
     EXPECT_TRUE(row_begin.padding_untouched() && columns.padding_untouched() && stored.padding_untouched());
     std::vector<double> const values = stored.values();
     for (std::int64_t i = 0; i < n; ++i) {
@@ -303,7 +303,7 @@ TEST_P(Entries, at_pairs_equal_the_oracle) {
     Vector const plan_error = test.tolerance.plan(Side::rows, test.potentials);
     for (DataType const type : {DataType::float64, DataType::float32}) {
       StoredVector out(std::vector<double>(count), type, 2);
-      plan->entries_at(rows.readable(), columns.readable(), out.mutable_view());
+      plan->entries().entries_at(rows.readable(), columns.readable(), out.mutable_view());
       EXPECT_TRUE(out.padding_untouched());
       Vector expected(count), allowed(count);
       for (std::int64_t k = 0; k < count; ++k) {
@@ -330,12 +330,12 @@ TEST_P(Entries, above_mean_strictly_above) {
   std::vector<double> values = top.values;
   std::int64_t const positive = std::count_if(values.begin(), values.end(), [](double value) { return value > 0; });
   Indices row_begin(21, 1, 0);
-  EXPECT_EQ(plan->count_above(0, row_begin.view()), positive);
+  EXPECT_EQ(plan->entries().count_above(0, row_begin.view()), positive);
   std::sort(values.begin(), values.end(), std::greater<>());
   for (std::int64_t const rank : {0, 1, 100, 700}) {
     std::int64_t const larger =
         std::lower_bound(values.begin(), values.end(), values[rank], std::greater<>()) - values.begin();
-    EXPECT_EQ(plan->count_above(values[rank], row_begin.view()), larger) << rank;
+    EXPECT_EQ(plan->entries().count_above(values[rank], row_begin.view()), larger) << rank;
   }
 }
 
@@ -345,10 +345,10 @@ TEST_P(Entries, that_do_not_fit_row_begin_are_found) {
   TopK const top(*plan, Side::rows, 3);
   double const threshold = top.values[3 * 3 + 2];  // Row 3 has two above it.
   Indices row_begin(21, 1, 0);
-  std::int64_t const total = plan->count_above(threshold, row_begin.view());
+  std::int64_t const total = plan->entries().count_above(threshold, row_begin.view());
   Indices columns(total, 1, 0);
   std::vector<double> values(total);
-  auto const fill = [&] { return plan->entries_above(threshold, row_begin.view(), columns.view(), values); };
+  auto const fill = [&] { return plan->entries().entries_above(threshold, row_begin.view(), columns.view(), values); };
   ASSERT_EQ(fill(), 20);
   ++row_begin(4, 0);
   EXPECT_EQ(fill(), 3) << "too long";
@@ -392,7 +392,7 @@ void expect_frequencies(Vector const& plan, std::vector<std::int64_t> const& cou
 std::vector<std::pair<std::int64_t, std::int64_t>> draw_pairs(PlanOperator& plan, std::uint64_t seed,
                                                               std::int64_t count) {
   Indices pairs(count, 2, 1);
-  plan.sample(seed, pairs.view());
+  plan.entries().sample(seed, pairs.view());
   EXPECT_TRUE(pairs.padding_untouched());
   std::vector<std::pair<std::int64_t, std::int64_t>> result;
   for (std::int64_t k = 0; k < count; ++k) result.emplace_back(pairs(k, 0), pairs(k, 1));

@@ -76,14 +76,14 @@ class EntrySolverTest : public OperatorTest {
   /// A solver for the pairs of the system, which have the only entries of `plan`. On the CPU fewer might be chosen.
   std::unique_ptr<EntrySolver> solver_of(PlanOperator& plan, System const& system) const {
     double const per_row = static_cast<double>(system.entries.size()) / static_cast<double>(system.n);
-    if (context().device().type == DeviceType::cuda) return plan.entry_solver(per_row);
+    if (context().device().type == DeviceType::cuda) return plan.entries().entry_solver(per_row);
     return std::make_unique<cpu::EntrySolver>(system.n, system.m, system.rows, system.columns, per_row);
   }
   static void set(EntrySolver& solver, PlanOperator& plan, System const& system) {
     auto const a = plan.vectors().make(Side::rows), c = plan.vectors().make(Side::columns);
     plan.vectors().read(VectorView(system.a), *a);
     plan.vectors().read(VectorView(system.c), *c);
-    solver.set(plan, *a, *c);
+    solver.set(plan.entries(), *a, *c);
   }
 
  private:
@@ -179,7 +179,7 @@ class GivenEntries final : public PlanEntries {
   void entries_at(IndexView, IndexView, MutableVectorView values) override {
     std::copy(given.begin(), given.end(), values.as<double>());
   }
-  void entries(Side, MutableMatrixView) override { FAIL(); }
+  void all(Side, MutableMatrixView) override { FAIL(); }
   void top_k(Side, MutableIndexView, MutableMatrixView) override { FAIL(); }
   std::int64_t count_above(double, MutableIndexView) override { return -1; }
   std::int64_t entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView) override { return -1; }

@@ -51,7 +51,7 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
     auto const all = [&] {
       plan->multiply(Side::rows, Scaling::plan, v.view(), wide.mutable_view());
       plan->multiply(Side::rows, Scaling::shares, u.view(), narrow_out.mutable_view());
-      if (has_points) plan->multiply_points(Side::rows, Scaling::shares, points.mutable_view());
+      if (has_points) plan->points().multiply_points(Side::rows, Scaling::shares, points.mutable_view());
       plan->multiply_hadamard(Side::rows, l.view(), r.view(), v.view(), wide.mutable_view());
       plan->multiply(Side::rows, *in, *x);
       plan->multiply(Side::columns, *w, *out);

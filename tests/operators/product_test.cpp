@@ -53,7 +53,7 @@ class Product : public OperatorTest {
 
   static std::vector<double> multiply_points(PlanOperator& plan, Side side, Scaling scaling, std::int64_t d) {
     Stored out(std::vector<double>(plan.size(side) * d), plan.size(side), d, DataType::float64, 1);
-    plan.multiply_points(side, scaling, out.mutable_view());
+    plan.points().multiply_points(side, scaling, out.mutable_view());
     EXPECT_TRUE(out.padding_untouched());
     return out.values();
   }
@@ -293,7 +293,7 @@ TEST_P(Product, of_points_of_little_mass_equals_the_oracle) {
                    own = test.dense.marginal(side, test.eps, test.potentials);
       std::int64_t const count = plan->size(side), columns = plan->size(other(side));
       std::vector<double> entries(static_cast<std::size_t>(count * columns));
-      plan->entries(side, MutableMatrixView(entries.data(), count, columns));
+      plan->entries().all(side, MutableMatrixView(entries.data(), count, columns));
       Vector const relative = test.tolerance.plan(side, test.potentials);
       for (std::int64_t i = 0; i < count; ++i) {
         for (std::int64_t j = 0; j < columns; ++j) {

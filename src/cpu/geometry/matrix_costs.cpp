@@ -105,21 +105,6 @@ std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::i
   return result;
 }
 
-template <class T>
-std::shared_ptr<Costs<T> const> MatrixCosts<T>::at(Side, MatrixView) const {
-  throw_no_points();
-}
-
-template <class T>
-PointValues<T> MatrixCosts<T>::points(Side) const {
-  throw_no_points();
-}
-
-template <class T>
-PointForm MatrixCosts<T>::point_form() const {
-  throw_no_points();
-}
-
 template class MatrixCosts<float>;
 template class MatrixCosts<double>;
 

@@ -24,9 +24,6 @@ class MatrixCosts final : public Costs<T> {
   std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const override;
   /// Copies the scores of these points.
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
-  std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
-  PointValues<T> points(Side side) const override;
-  PointForm point_form() const override;
 
  private:
   template <class>

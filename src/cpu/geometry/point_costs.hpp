@@ -24,10 +24,14 @@ class PointCosts final : public Costs<T> {
   ScoreSource<T> scores(Side rows) const override;
   std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const override;
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
-  std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
-  PointValues<T> points(Side side) const override;
-  PointForm point_form() const override { return cost_.form(); }
-  PointLabels const* labels() const override { return labels_.get(); }
+  PointCosts const* of_points() const override { return this; }
+  /// The costs with other points on `side`. Both shifts may change. To keep the user's potential of a side, add the old
+  /// shift to the operator's and subtract the new one.
+  std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const;
+  PointValues<T> points(Side side) const;
+  PointForm point_form() const { return cost_.form(); }
+  /// Null without labels.
+  PointLabels const* labels() const { return labels_.get(); }
   /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and one packed cloud.
   /// The packed cloud is that of `like` on `side` if possible.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,

@@ -77,7 +77,8 @@ struct PointValues {
   std::span<double const> centre;
 };
 
-struct PointLabels;  // cpu/geometry/point_labels.hpp
+template <class T>
+class PointCosts;  // cpu/geometry/point_costs.hpp
 
 /// The other one of float and double.
 template <class T>
@@ -115,14 +116,8 @@ class Costs {
   virtual std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const = 0;
   /// The costs of some points of `side`, in the given order.
   virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;
-  /// The costs with other points on `side`. Both shifts may change. To keep the user's potential of a side, add the old
-  /// shift to the operator's and subtract the new one. Throws unsupported if costs have no points.
-  virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
-  /// Throws unsupported if costs have no points.
-  virtual PointValues<T> points(Side side) const = 0;
-  virtual PointForm point_form() const = 0;
-  /// Null without labels.
-  virtual PointLabels const* labels() const { return nullptr; }
+  /// The same object, if its costs are of points; else null.
+  virtual PointCosts<T> const* of_points() const { return nullptr; }
 
  protected:
   double mean_ = std::numeric_limits<double>::quiet_NaN();

@@ -138,7 +138,7 @@ double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
 }  // namespace
 
 template <class T>
-void PlanOperator<T>::entries(Side side, MutableMatrixView out) {
+void PlanOperator<T>::all(Side side, MutableMatrixView out) {
   HostVector const& total = on_host(marginal(side));
   // Entries of a column of little mass may be smaller than the smallest share.
   RowOf const what = has_tiny_points(opposite(side)) ? RowOf::logarithms : RowOf::shares;
@@ -300,7 +300,7 @@ void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVecto
 }
 
 #define MONGE_INSTANTIATE(T)                                                                                           \
-  template void PlanOperator<T>::entries(Side, MutableMatrixView);                                                     \
+  template void PlanOperator<T>::all(Side, MutableMatrixView);                                                         \
   template void PlanOperator<T>::top_k(Side, MutableIndexView, MutableMatrixView);                                     \
   template std::int64_t PlanOperator<T>::count_above(double, MutableIndexView);                                        \
   template std::int64_t PlanOperator<T>::entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView); \

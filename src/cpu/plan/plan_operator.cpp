@@ -491,7 +491,7 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, Mutable
 
 template <class T>
 void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
-  PointValues<T> const points = data_.costs->points(opposite(side));
+  PointValues<T> const points = of_points().points(opposite(side));
   multiply_matrix(
       side, scaling, static_cast<std::int64_t>(points.centre.size()),
       [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
@@ -500,7 +500,7 @@ void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixV
 
 template <class T>
 void PlanOperator<T>::multiply_points(Side side, Vector& out) {
-  PointValues<T> const points = data_.costs->points(opposite(side));
+  PointValues<T> const points = of_points().points(opposite(side));
   multiply_matrix(
       side, Scaling::plan, static_cast<std::int64_t>(points.centre.size()),
       [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, nullptr, nullptr,
@@ -509,8 +509,9 @@ void PlanOperator<T>::multiply_points(Side side, Vector& out) {
 
 template <class T>
 double PlanOperator<T>::label_cost() {
-  PointLabels const* const labels = data_.costs->labels();
-  if (labels == nullptr) return 0;
+  PointCosts<T> const* const points = data_.costs->of_points();
+  PointLabels const* const labels = points ? points->labels() : nullptr;
+  if (!labels) return 0;
   std::vector<std::int64_t> const &x = labels->of[0], &y = labels->of[1];
   HostVector const& total = on_host(marginal(Side::rows));
   HostVector label_costs(size(Side::rows));
@@ -539,8 +540,8 @@ void PlanOperator<T>::multiply_hadamard(Side side, Vector const& l, Vector const
 }
 
 template <class T>
-void PlanOperator<T>::points(Side side, Vector& out) const {
-  PointValues<T> const points = data_.costs->points(side);
+void PlanOperator<T>::coordinates(Side side, Vector& out) const {
+  PointValues<T> const points = of_points().points(side);
   std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
   HostVector& target = on_host(out);
   for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
@@ -550,9 +551,9 @@ void PlanOperator<T>::points(Side side, Vector& out) const {
 
 template <class T>
 void PlanOperator<T>::slopes(Side side, Vector& out) const {
-  PointValues<T> const points = data_.costs->points(side);
-  std::span<double const> const far = data_.costs->points(opposite(side)).centre;
-  auto const [product, curvature] = data_.costs->point_form();
+  PointValues<T> const points = of_points().points(side);
+  std::span<double const> const far = of_points().points(opposite(side)).centre;
+  auto const [product, curvature] = of_points().point_form();
   HostVector& target = on_host(out);
   for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
     for (std::size_t k = 0; k < far.size(); ++k, ++e) {
@@ -651,7 +652,7 @@ template <class T>
 std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
   Side const other = opposite(side);
   PlanData<T> moved = data_;
-  moved.costs = data_.costs->at(side, points);
+  moved.costs = of_points().at(side, points);
   moved.weights[static_cast<int>(side)] =
       std::make_shared<SideWeights>(std::vector<double>(to_size(points.rows()), 1.0));
   moved.potential(side) = HostVector(points.rows());

@@ -7,13 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "cpu/geometry/point_costs.hpp"
 #include "cpu/pass/stripes.hpp"
 #include "seam/plan_operator.hpp"
 
 namespace monge::cpu {
 
 template <class T>
-class PlanOperator final : public monge::PlanOperator {
+class PlanOperator final : public monge::PlanOperator, public PlanEntries, public PlanPoints {
  public:
   PlanOperator(PlanData<T> data, double eps, Workers const& workers, double cache_bytes);
   ~PlanOperator() override;
@@ -32,12 +33,12 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply_points(Side side, Vector& out) override;
   void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
-  PointForm point_form() const override { return data_.costs->point_form(); }
-  void points(Side side, Vector& out) const override;
+  PointForm point_form() const override { return of_points().point_form(); }
+  void coordinates(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
-  void entries(Side side, MutableMatrixView out) override;
+  void all(Side side, MutableMatrixView out) override;
   void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
   std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
   std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
@@ -49,6 +50,10 @@ class PlanOperator final : public monge::PlanOperator {
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
+  PlanEntries* entries_or_null() override { return this; }
+  PlanPoints* points_or_null() override { return data_.costs->of_points() ? this : nullptr; }
+  PointCosts<T> const& of_points() const { return *data_.costs->of_points(); }
+
   struct Products;   // data for products onto one side
   struct Hadamard {  // L and R of (P o L R^T) V, each row divided by a power of two
     PackedPoints<T> left, right;

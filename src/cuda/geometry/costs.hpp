@@ -54,6 +54,8 @@ struct PairTimes {
   double read;     // Multiplying entries in memory with up to 64 columns.
 };
 
+class PointCosts;  // cuda/geometry/point_costs.hpp
+
 class Costs {
  public:
   virtual ~Costs() = default;
@@ -132,11 +134,8 @@ class Costs {
   /// Time of a pass over all pairs.
   double pass_nanoseconds() const;
 
-  /// Throws unsupported if the costs have no points.
-  virtual PointValues points(Side side) const = 0;
-  virtual PointForm point_form() const = 0;
-  /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
-  virtual PointValues labels(Side) const { return {}; }
+  /// The same object, if its costs are of points; else null.
+  virtual PointCosts const* of_points() const { return nullptr; }
   /// The same costs in another precision. The findings of the survey are shared. Points are packed again from the same
   /// geometry, since packing rounds them. Does not wait for inputs on the device.
   virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;
@@ -144,8 +143,6 @@ class Costs {
   /// only the caller, who drops these costs, holds them. Waits.
   virtual std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                bool unshared) const = 0;
-  /// The same costs with other points on this side. The other side is shared, except for its shift.
-  virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
 
  protected:
   struct SideCosts {

@@ -85,18 +85,6 @@ double MatrixCosts::cost(std::int64_t row, std::int64_t column) const {
   return element(*runtime_, stored_.data, stored_.scalar, stored_.place(row, column));
 }
 
-PointValues MatrixCosts::points(Side) const {
-  throw_no_points();
-}
-
-PointForm MatrixCosts::point_form() const {
-  throw_no_points();
-}
-
-std::shared_ptr<Costs const> MatrixCosts::at(Side, MatrixView) const {
-  throw_no_points();
-}
-
 std::shared_ptr<Costs const> MatrixCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                   bool unshared) const {
   DeviceArray<CostSurvey> const found(runtime_, 1);

@@ -19,9 +19,6 @@ class MatrixCosts final : public Costs {
   /// Throws if a cost is neither finite nor +infinity, or if a point of positive weight has no partner.
   void finish(CostSurvey const& found);
 
-  PointValues points(Side side) const override;
-  PointForm point_form() const override;
-  std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;

@@ -330,13 +330,16 @@ std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType
         result->arguments(Side::columns, points_of(clouds, Side::columns), {}, staging[1], queue);
   for (CloudArguments& cloud : pair.cloud) cloud.row_findings = nullptr;
   pack_points(pair, queue);
-  if (undirected_) result->undirected_ = undirected_->twin(undirected(clouds), scalar, queue);
+  if (undirected_) {
+    result->undirected_ =
+        std::static_pointer_cast<PointCosts const>(undirected_->twin(undirected(clouds), scalar, queue));
+  }
   result->set_sides(is_self ? 0 : clouds_[0]->survey->found.constant);
   result->mean_ = mean_;
   return result;
 }
 
-std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) const {
+std::shared_ptr<PointCosts const> PointCosts::self(Side side, Queue const& queue) const {
   std::shared_ptr<Cloud> const& cloud = clouds_[side_index(side)];
   std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_));
   auto const shift = std::make_shared<Shift>(runtime_, cloud->size);
@@ -347,11 +350,11 @@ std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) con
   }
   result->set_sides(0);
   if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_square;
-  if (undirected_) result->undirected_ = static_cast<PointCosts const&>(*undirected_).self(side, queue);
+  if (undirected_) result->undirected_ = undirected_->self(side, queue);
   return result;
 }
 
-std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const {
+std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points) const {
   require_no_labels(cost_);
   Side const other = opposite(side);
   Points const fresh_points{"points", points};

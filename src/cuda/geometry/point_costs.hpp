@@ -25,10 +25,13 @@ class PointCosts final : public Costs {
   /// read them instead of multiplying a feature for each class.
   void keep_scores(double cache_bytes);
 
-  PointValues points(Side side) const override;
-  PointForm point_form() const override { return cost_.form(); }
-  PointValues labels(Side side) const override;
-  std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
+  PointCosts const* of_points() const override { return this; }
+  PointValues points(Side side) const;
+  PointForm point_form() const { return cost_.form(); }
+  /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
+  PointValues labels(Side side) const;
+  /// The same costs with other points on this side. The other side is shared, except for its shift.
+  std::shared_ptr<PointCosts const> at(Side side, MatrixView points) const;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
@@ -36,7 +39,7 @@ class PointCosts final : public Costs {
   /// cloud's centre nor on its features.
   bool shares_clouds() const { return cost_.is_invariant() && !cost_.labels; }
   /// The cloud of one side to itself, without packing: its costs if shares_clouds(), otherwise only its points.
-  std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
+  std::shared_ptr<PointCosts const> self(Side side, Queue const& queue) const;
 
  private:
   /// Findings about a cloud, in any precision.
@@ -91,7 +94,7 @@ class PointCosts final : public Costs {
   std::shared_ptr<Cloud> clouds_[2];
   std::shared_ptr<Shift> shifts_[2];
   /// Costs on the points themselves; for the cosine only, whose features are directions.
-  std::shared_ptr<Costs const> undirected_;
+  std::shared_ptr<PointCosts const> undirected_;
   double cache_bytes_ = 0;
   DeviceArray<float> kept_scores_;  // [padded rows][padded columns]; may be empty.
 };

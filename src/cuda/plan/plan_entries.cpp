@@ -80,7 +80,7 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   }
 }
 
-void PlanOperator::entries(Side side, MutableMatrixView out) {
+void PlanOperator::all(Side side, MutableMatrixView out) {
   DeviceGuard const guard(problem_.runtime->index());
   Output output(problem_.runtime, out);
   for_log_rows(side, 0, [&](LogRows const& rows) {

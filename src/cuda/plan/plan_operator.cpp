@@ -204,7 +204,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
 
 void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = problem_.costs->points(opposite(side));
+  PointValues const points = of_points().points(opposite(side));
   Output output(problem_.runtime, out);
   multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view(), keeps_entries(side));
   output.finish();
@@ -212,14 +212,16 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
 
 void PlanOperator::multiply_points(Side side, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = problem_.costs->points(opposite(side));
+  PointValues const points = of_points().points(opposite(side));
   DeviceVector& result = on_device(out);
   multiply_columns(side, Scaling::plan, points.points, points.dimension, nullptr, result.strided(), false);
   result.typical = 0;
 }
 
 double PlanOperator::label_cost() {
-  PointValues const rows = problem_.costs->labels(Side::rows), columns = problem_.costs->labels(Side::columns);
+  PointCosts const* const points = problem_.costs->of_points();
+  if (!points) return 0;
+  PointValues const rows = points->labels(Side::rows), columns = points->labels(Side::columns);
   int const width = rows.dimension;
   if (width == 0) return 0;
   DeviceGuard const guard(problem_.runtime->index());
@@ -235,9 +237,9 @@ double PlanOperator::label_cost() {
   return problem_.costs->factor() * vectors_.dot(labels, sums);
 }
 
-void PlanOperator::points(Side side, Vector& out) const {
+void PlanOperator::coordinates(Side side, Vector& out) const {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = problem_.costs->points(side);
+  PointValues const points = of_points().points(side);
   DeviceVector& result = on_device(out);
   load_vector(points.points, result.size(), points.dimension, nullptr, result.data(), problem_.runtime->stream());
   result.typical = 0;
@@ -245,11 +247,11 @@ void PlanOperator::points(Side side, Vector& out) const {
 
 void PlanOperator::slopes(Side side, Vector& out) const {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = problem_.costs->points(side);
-  auto const [product, curvature] = problem_.costs->point_form();
+  PointValues const points = of_points().points(side);
+  auto const [product, curvature] = of_points().point_form();
   DeviceVector& result = on_device(out);
   cuda::slopes({points.points, result.size(), points.dimension, points.centre,
-                problem_.costs->points(opposite(side)).centre, curvature, product, result.data()},
+                of_points().points(opposite(side)).centre, curvature, product, result.data()},
                problem_.runtime->stream());
   result.typical = 0;
 }
@@ -538,7 +540,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   Side const other = opposite(side);
   Problem problem = problem_;
   problem.is_self = false;
-  problem.costs = problem_.costs->at(side, points);
+  problem.costs = of_points().at(side, points);
   problem.weights[side_index(side)] =
       std::make_shared<Weights>(runtime, std::vector<double>(to_size(points.rows()), 1.0), runtime->stream());
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "cuda/geometry/point_costs.hpp"
 #include "cuda/plan/entry_product.hpp"
 #include "cuda/plan/problem.hpp"
 #include "cuda/plan/select.hpp"
@@ -21,7 +22,7 @@ void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size
   if (array.size() < size) array = DeviceArray<T>(runtime, size);
 }
 
-class PlanOperator final : public monge::PlanOperator {
+class PlanOperator final : public monge::PlanOperator, public PlanEntries, public PlanPoints {
  public:
   /// Copies the potentials, as (f + t, g - t).
   PlanOperator(Problem problem, Potentials const& potentials, double eps, double t, double cache_bytes,
@@ -41,12 +42,12 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply_points(Side side, Vector& out) override;
   void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
-  PointForm point_form() const override { return problem_.costs->point_form(); }
-  void points(Side side, Vector& out) const override;
+  PointForm point_form() const override { return of_points().point_form(); }
+  void coordinates(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
-  void entries(Side side, MutableMatrixView out) override;
+  void all(Side side, MutableMatrixView out) override;
   void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
   std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
   std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
@@ -58,6 +59,10 @@ class PlanOperator final : public monge::PlanOperator {
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
+  PlanEntries* entries_or_null() override { return this; }
+  PlanPoints* points_or_null() override { return problem_.costs->of_points() ? this : nullptr; }
+  PointCosts const& of_points() const { return *problem_.costs->of_points(); }
+
   /// Data for passes over the rows of one side, from one half-step or from a given transform.
   struct Frozen {
     Transform transform;                            // With the logits of the other side; no sums if given.

@@ -18,7 +18,8 @@ ChosenEntries largest_entries(SharedRuntime const& runtime, monge::PlanOperator&
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns), k = std::min(m, kEntryCandidates);
   DeviceArray<std::int64_t> const columns(runtime, n * k);
   DeviceArray<double> const values(runtime, n * k);
-  plan.top_k(Side::rows, {columns.data(), n, k, k, device}, {values.data(), DataType::float64, n, k, k, device});
+  plan.entries().top_k(Side::rows, {columns.data(), n, k, k, device},
+                       {values.data(), DataType::float64, n, k, k, device});
   checked_size("pairs", n * k);
   RowEntries const entries{static_cast<int>(n), static_cast<int>(m), static_cast<int>(k), columns.data(),
                            values.data()};
