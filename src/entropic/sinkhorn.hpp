@@ -57,6 +57,10 @@ void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem);
 /// with a tolerance may be shifted to (f + t, g - t), which changes no plan.
 void begin(Backend const& backend, SinkhornProblem& problem, bool solves);
 
+/// Moves (f', g') by constants to equal means: large constants would leave few digits to the rest. The sum of both
+/// means stays if it may be the dual value of a plan, and becomes 0 otherwise.
+void centre(EntropicOperator& entropic, Marginals const& marginals);
+
 /// Sets the potentials to those of a cold start: 0 in the operator's own gauge.
 void forget_potentials(EntropicOperator& entropic);
 

@@ -1,5 +1,5 @@
 // The decisions of Sinkhorn's algorithm, with numbers in the place of an operator.
-#include "entropic/sinkhorn_policy.hpp"
+#include "entropic/policy/sinkhorn_policy.hpp"
 
 #include <gtest/gtest.h>
 

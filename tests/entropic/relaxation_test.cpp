@@ -1,5 +1,5 @@
 // The choice of omega from errors alone.
-#include "entropic/relaxation.hpp"
+#include "entropic/policy/relaxation.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "entropic/relaxation.hpp"
+#include "entropic/policy/relaxation.hpp"
 
 #include <algorithm>
 #include <cmath>

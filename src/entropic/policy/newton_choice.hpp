@@ -1,0 +1,37 @@
+// Where Newton's method takes over from sweeps.
+#pragma once
+#include <monge/entropic.hpp>
+
+#include "entropic/policy/error_trend.hpp"
+#include "seam/backend.hpp"
+
+namespace monge {
+
+/// Sweeps at a new eps before Newton's method, which show whether it is needed.
+inline constexpr int kSweepsBeforeNewton = 2;
+
+class NewtonChoice {
+ public:
+  NewtonChoice(SolveOptions const& options, PassTimes const& times);
+
+  /// A step has been taken. Once a rung has needed the method, it is used at every eps.
+  void stepped() { has_stepped_ = true; }
+
+  /// Whether the method may follow the first two sweeps of a rung. Otherwise it follows only sweeps that are stuck.
+  bool follows_rungs(Precision precision) const;
+  /// Whether the method is expected to come to `wanted` before sweeps do. The rate of the sweeps decides; sweeps that
+  /// have cost as much as Newton's method get few more.
+  bool pays(ErrorTrend const& trend, double wanted, Precision precision) const;
+  /// The same on a rung that ends at the error `wanted`.
+  bool pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const;
+
+ private:
+  double sweeps_of_solve(Precision precision) const;
+
+  bool is_asked_for_;
+  bool is_allowed_;
+  bool has_stepped_ = false;
+  PassTimes times_;
+};
+
+}  // namespace monge

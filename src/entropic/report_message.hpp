@@ -1,0 +1,21 @@
+// The sentence of a report about the end of a solve.
+#pragma once
+#include <string>
+
+#include "entropic/sinkhorn.hpp"
+
+namespace monge {
+
+/// Numbers of an end that the report does not hold.
+struct SolveEnd {
+  double value;               // The criterion's.
+  bool is_annealing;          // Whether the caller stopped the solve above its final eps.
+  double entry_rounding;      // Of entries of all points: LogitScale::entry_rounding().
+  double potential_rounding;  // LogitScale::potential_rounding().
+  double value_loss;          // Of restore_digits().
+};
+
+/// The message for the problem's report, which is otherwise complete.
+std::string end_message(SinkhornProblem const& problem, SolveEnd const& end);
+
+}  // namespace monge

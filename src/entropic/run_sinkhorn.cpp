@@ -1,0 +1,261 @@
+// A solve: the policy of each problem says what comes next, this file does it.
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/numbers.hpp"
+#include "core/stopwatch.hpp"
+#include "entropic/policy/sinkhorn_policy.hpp"
+#include "entropic/report_message.hpp"
+#include "entropic/sinkhorn.hpp"
+#include "second_order/newton.hpp"
+#include "second_order/splr.hpp"
+
+namespace monge {
+namespace {
+
+/// The size of potentials that turn one total into the other: rho_a rho_b / (rho_a + rho_b) times the logarithm of the
+/// totals' ratio (docs/math.md, section 10).
+double level(ValidMarginals const& marginals, Penalties const& penalties) {
+  if (penalties.balanced()) return 0;
+  return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
+}
+
+/// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.
+class SinkhornRun {
+ public:
+  SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)
+      : problem_(problem),
+        index_(index),
+        policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
+                level(problem.marginals, penalties_of(problem.options)),
+                backend.pass_times(problem.geometry, problem.options.cache_bytes), first_precision(problem.options),
+                !problem.start.f.empty(), problem.entropic->is_self()) {}
+
+  SinkhornStep const& next() const { return policy_.next(); }
+  EntropicOperator& entropic() const { return *problem_.entropic; }
+  SolveOptions const& options() const { return problem_.options; }
+  /// The input of a float64 twin.
+  OperatorInput twin(double cache_bytes) const {
+    return {
+        problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
+  }
+
+  void swept(SweepErrors const& errors) {
+    Sweep const kind = next().sweep;
+    policy_.swept(errors);
+    record(kind, errors.row + errors.column, errors.gradient_norm);
+  }
+
+  /// Runs SPLR to its end.
+  void splr() {
+    SinkhornStep const taken = next();
+    double const mass = problem_.marginals.mass();
+    bool const runs_all = options().tolerance == 0;
+    constexpr int kAny = std::numeric_limits<int>::max();
+    SplrLimits const limits{.tolerance = options().tolerance,
+                            .passes = runs_all ? kAny : taken.count,
+                            .observe =
+                                [&](SplrCheck const& check) {
+                                  return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
+                                                 check.l2_error, watch_.seconds()});
+                                },
+                            .criterion = options().criterion,
+                            .iterations = runs_all ? taken.count : kAny};
+    SplrResult const result = run_splr(entropic(), problem_.marginals, taken.sweep.eps, options().splr, limits);
+    policy_.ended(result.status, result.last.iteration, result.last.passes, result.last.l1_error * mass);
+  }
+
+  /// Uses the operator alone; stepped() follows.
+  NewtonProgress newton_step() {
+    if (!newton_)
+      newton_ =
+          std::make_unique<NewtonMethod>(entropic(), problem_.marginals, penalties_of(options()), options().criterion);
+    return newton_->advance(next().sweep.eps, next().count);
+  }
+  void recentre() const {
+    if (penalties_of(options()).balanced()) centre(entropic(), problem_.marginals);
+  }
+  void stepped(NewtonProgress const& progress) {
+    Sweep const kind = next().sweep;
+    policy_.stepped(progress);
+    record(kind, progress.error, progress.gradient_norm);
+    if (policy_.is_short() && options().tolerance > 0) policy_.returned(newton_->return_to_best());
+  }
+
+  /// Whether certificates need a float64 twin that does not exist yet.
+  bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
+  void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
+  EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
+  void certified(Evaluation value, double seconds) {
+    value_loss_ = restore_digits(value, options().eps, report().mean_cost, report().mass * report().mass_b,
+                                 entropic().cost_size().forbidden);
+    problem_.dual_terms = value.dual_of_rows + value.dual_of_columns - options().eps * value.mass;
+    policy_.certified(value);
+    report().certified = true;
+    report().gradient_norm = value.gradient_norm;
+    report().transported_mass = value.mass;
+    report().transport_cost = value.transport_cost;
+    report().primal = value.primal;
+    report().dual = value.dual;
+    report().gap = value.gap;
+    report().seconds.certificate += seconds;
+    // A self problem has f = g.
+    if (options().tolerance > 0 && penalties_of(options()).balanced() && !entropic().is_self())
+      problem_.translation = (value.dual_of_columns - value.dual_of_rows) / (2 * problem_.marginals.total_a);
+  }
+
+  /// The sweeps go on with `twin`, in float64.
+  void refined(std::unique_ptr<EntropicOperator> twin) {
+    copy_potentials(entropic(), *twin);
+    if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
+    problem_.entropic = std::move(twin);
+    newton_.reset();
+    judge_.reset();
+    policy_.refined();
+  }
+
+  void finish() {
+    report().status = next().status;
+    report().iterations = policy_.iterations();
+    report().annealing_iterations = policy_.annealing_iterations();
+    report().refinement_iterations = policy_.refinement_iterations();
+    report().newton_steps = policy_.newton_steps();
+    report().newton_iterations = policy_.newton_iterations();
+    report().precision = policy_.precision();
+    report().marginal_error = policy_.marginal_error();
+    LogitScale const& scale = policy_.scale();
+    report().message =
+        end_message(problem_, {.value = policy_.value(),
+                               .is_annealing = stopped_at_ > options().eps,
+                               .entry_rounding = scale.entry_rounding(policy_.precision(), options().eps,
+                                                                      entropic().cost_size().bound_of_all),
+                               .potential_rounding = scale.potential_rounding(policy_.precision(), options().eps),
+                               .value_loss = value_loss_});
+    report().seconds.total = watch_.seconds();
+    report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
+    judge_.reset();
+    newton_.reset();
+  }
+
+ private:
+  Report& report() const { return problem_.report; }
+
+  Potentials potentials() const {
+    auto const sized = [&](Side side) { return std::vector<double>(to_size(entropic().size(side))); };
+    Potentials present{sized(Side::rows), sized(Side::columns)};
+    entropic().get_potentials(present.f, present.g);
+    return present;
+  }
+
+  /// Returns false if the caller wants to stop.
+  bool record(Check const& check) {
+    report().history.push_back(check);
+    if (!options().progress || stopped_at_) return true;
+    bool const go_on = options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation,
+                                           check.seconds, index_, [this] { return potentials(); }});
+    if (!go_on) stopped_at_ = check.eps;
+    return go_on;
+  }
+  void record(Sweep const& kind, double error, double gradient_norm) {
+    double const mass = problem_.marginals.mass();
+    if (!record({policy_.iterations(), kind.eps, error / mass, kind.relaxation, policy_.precision(),
+                 gradient_norm / mass, watch_.seconds()}))
+      policy_.stop();
+  }
+
+  SinkhornProblem& problem_;
+  int index_;
+  std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
+  std::unique_ptr<NewtonMethod> newton_;
+  SinkhornPolicy policy_;
+  double value_loss_ = 0;             // Of restore_digits().
+  std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.
+  Stopwatch watch_;
+};
+
+using Runs = std::vector<SinkhornRun*>;
+
+Runs waiting_for(SinkhornAction action, Runs const& runs) {
+  Runs found;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(found),
+               [&](SinkhornRun const* run) { return run->next().action == action; });
+  return found;
+}
+
+void sweep(Sweeper& sweeper, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<SweepStep> steps;
+  for (SinkhornRun const* run : runs) {
+    if (run->next().recentres) run->recentre();
+    steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
+  }
+  sweeper.sweep(steps);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
+}
+
+void step(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<ProblemSize> sizes;
+  for (SinkhornRun const* run : runs)
+    sizes.push_back({run->entropic().size(Side::rows), run->entropic().size(Side::columns)});
+  std::vector<NewtonProgress> progress(runs.size());
+  backend.for_each_step(sizes, [&](std::size_t k) { progress[k] = runs[k]->newton_step(); });
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->stepped(progress[k]);
+}
+
+void certify(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  Stopwatch const watch;
+  Runs lacking;
+  std::vector<OperatorInput> inputs;
+  for (SinkhornRun* run : runs) {
+    if (!run->lacks_judge()) continue;
+    lacking.push_back(run);
+    inputs.push_back(run->twin(0));  // One pass: keeping scores would not pay.
+  }
+  std::vector<std::unique_ptr<EntropicOperator>> judges = backend.entropic_operators(inputs);
+  for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->set_judge(std::move(judges[k]));
+  std::vector<EvaluationStep> steps;
+  for (SinkhornRun const* run : runs) steps.push_back(run->evaluation());
+  backend.evaluate(steps);
+  double const seconds = watch.seconds();
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->certified(steps[k].value, seconds);
+}
+
+void refine(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<OperatorInput> inputs;
+  for (SinkhornRun const* run : runs) inputs.push_back(run->twin(run->options().cache_bytes));
+  std::vector<std::unique_ptr<EntropicOperator>> twins = backend.entropic_operators(inputs);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
+}
+
+}  // namespace
+
+void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
+  std::vector<SinkhornRun> runs;
+  runs.reserve(problems.size());
+  Runs active;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    if (problems[i].solved_by == nullptr)
+      active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
+  }
+  std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
+  while (!active.empty()) {
+    sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
+    step(backend, waiting_for(SinkhornAction::newton, active));
+    for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();
+    certify(backend, waiting_for(SinkhornAction::certify, active));
+    refine(backend, waiting_for(SinkhornAction::refine, active));
+    for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();
+    std::erase_if(active, [](SinkhornRun const* run) { return run->next().action == SinkhornAction::finish; });
+  }
+}
+
+}  // namespace monge

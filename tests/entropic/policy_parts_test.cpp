@@ -1,0 +1,151 @@
+// The parts of the policy, each alone.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "entropic/policy/eps_ladder.hpp"
+#include "entropic/policy/error_trend.hpp"
+#include "entropic/policy/newton_choice.hpp"
+#include "entropic/policy/rounding_limit.hpp"
+
+namespace monge {
+namespace {
+
+std::vector<double> rungs(EpsLadder& ladder) {
+  std::vector<double> all;
+  for (; ladder.is_on(); ladder.descend(0)) all.push_back(ladder.eps());
+  return all;
+}
+
+TEST(EpsLadderTest, falls_by_the_factor_from_the_cost_bound) {
+  SolveOptions const options{.eps = 1, .annealing = 0.5};
+  EpsLadder ladder(options, 10);
+  EXPECT_FALSE(ladder.is_on());
+  EXPECT_EQ(ladder.eps(), 1);
+  ASSERT_TRUE(ladder.start(0, 1000, false));
+  EXPECT_EQ(rungs(ladder), (std::vector<double>{10, 8, 4, 2}));
+  EXPECT_EQ(ladder.eps(), 1);
+  EpsLadder below(options, 0.5);
+  ASSERT_TRUE(below.start(0, 1000, false));
+  EXPECT_FALSE(below.is_on()) << "the costs are below eps";
+}
+
+TEST(EpsLadderTest, rungs_share_the_sweeps_and_the_upper_ones_are_lost_where_these_are_few) {
+  SolveOptions const options{.eps = 1, .annealing = 0.5};
+  EpsLadder ladder(options, 16);
+  ASSERT_TRUE(ladder.start(10, 100, false));
+  EXPECT_EQ(ladder.rung_end(), 10 + 100 / 4);
+  ladder.descend(20);
+  EXPECT_EQ(ladder.rung_end(), 20 + 90 / 3) << "the rungs below share the sweeps that a rung has left";
+  ASSERT_TRUE(ladder.start(10, 2, false));
+  EXPECT_EQ(rungs(ladder), (std::vector<double>{4, 2}));
+}
+
+TEST(EpsLadderTest, given_potentials_climb_up_to_the_rung_that_they_fit) {
+  SolveOptions const options{.eps = 1, .annealing = 0.5};
+  EpsLadder ladder(options, 16);
+  EXPECT_FALSE(ladder.start(0, 4 * kRungSweeps - 1, true));
+  EXPECT_FALSE(ladder.is_on());
+  ASSERT_TRUE(ladder.start(0, 100, true));
+  EXPECT_EQ(ladder.eps(), 2);
+  EXPECT_TRUE(ladder.climb(1, false));
+  EXPECT_EQ(ladder.eps(), 4);
+  EXPECT_FALSE(ladder.climb(2, true));
+  EXPECT_FALSE(ladder.climb(3, false)) << "a rung that is done ends the climb";
+  EXPECT_EQ(rungs(ladder), (std::vector<double>{4, 2}));
+}
+
+SweepOutcome outcome(double row, double column, double relaxation = 1) {
+  return {{.eps = 1, .relaxation = relaxation}, {row, column}};
+}
+
+TEST(ErrorTrendTest, foresees_sweeps_from_the_rate_of_the_same_kind_of_sweep) {
+  ErrorTrend trend;
+  trend.add(1, outcome(0.5, 0.5));
+  EXPECT_EQ(trend.foreseen_sweeps(1e-3), 0) << "one check has no rate";
+  trend.add(3, outcome(0.125, 0.125));
+  EXPECT_DOUBLE_EQ(trend.last_rate(), 0.5);
+  EXPECT_EQ(trend.sweeps(), 2);
+  double const best = 2 / (1 + std::sqrt(0.5)) - 1;  // The rate of the best omega (Young).
+  EXPECT_NEAR(trend.foreseen_sweeps(0.25e-3), std::log(1e3) / -std::log(best), 1e-9);
+  trend.add(13, outcome(0.1, 0.1, 1.5));
+  EXPECT_EQ(trend.foreseen_sweeps(1e-3), 0) << "plain sweeps say nothing about the rate at omega";
+  trend.add(33, outcome(0.05, 0.05, 1.5));
+  EXPECT_NEAR(trend.foreseen_sweeps(1e-3), std::log(100) / (std::log(2) / 20), 1e-9);
+  trend.add(53, outcome(0.05, 0.05, 1.5));
+  EXPECT_EQ(trend.foreseen_sweeps(1e-3), std::numeric_limits<double>::infinity());
+}
+
+TEST(SweepOutcomeTest, only_a_plain_sweep_bounds_the_rows_by_the_columns) {
+  EXPECT_EQ(outcome(3, 1).bound(), 1);
+  EXPECT_EQ(outcome(3, 1, 1.5).bound(), 4);
+  EXPECT_EQ((SweepOutcome{{.eps = 1, .symmetric = true}, {3, 1}}.bound()), 4);
+}
+
+TEST(NewtonChoiceTest, follows_rungs_where_passes_are_cheap_or_the_method_has_been_needed) {
+  PassTimes const cheap{.float64 = 2, .newton = 2}, dear{.float64 = 2, .newton = 20};
+  SolveOptions options{.eps = 1};
+  EXPECT_TRUE(NewtonChoice(options, cheap).follows_rungs(Precision::float32));
+  NewtonChoice choice(options, dear);
+  EXPECT_FALSE(choice.follows_rungs(Precision::float32));
+  choice.stepped();
+  EXPECT_TRUE(choice.follows_rungs(Precision::float32));
+  options.precision = Precision::float32;
+  EXPECT_FALSE(NewtonChoice(options, cheap).follows_rungs(Precision::float32)) << "the method needs float64";
+}
+
+TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {
+  PassTimes const times{.float64 = 2, .newton = 2};  // 15 passes take as long as 30 float32 sweeps.
+  NewtonChoice const choice(SolveOptions{.eps = 1}, times);
+  for (double const rate : {0.1, 0.99}) {
+    ErrorTrend trend;
+    trend.add(1, outcome(1, 1));
+    EXPECT_FALSE(choice.pays(trend, 1e-6, Precision::float32)) << "one check has no rate";
+    trend.add(2, outcome(rate, rate));
+    EXPECT_EQ(choice.pays(trend, 1e-6, Precision::float32), rate > 0.9);
+  }
+}
+
+Evaluation certificate_of(double row_error, double column_error) {
+  Evaluation value{};
+  value.row_error = row_error;
+  value.column_error = column_error;
+  return value;
+}
+
+TEST(RoundingLimitTest, certificate_tells_rounding_from_slow_convergence) {
+  using Verdict = RoundingLimit::Verdict;
+  SolveOptions const options{.eps = 1, .tolerance = 1e-4, .precision = Precision::float32};
+  LogitScale const scale{10, 0, std::numeric_limits<double>::infinity()};
+  RoundingLimit limit(options, scale, 1, Precision::float32, false);
+  EXPECT_EQ(limit.certified(certificate_of(1e-3, 0), 1e-3, outcome(2e-4, 1e-5), 1e-4), Verdict::limit)
+      << "sweeps see a hundredth of the error";
+  EXPECT_EQ(limit.certified(certificate_of(2e-4, 0), 2e-4, outcome(2e-4, 1e-4), 1e-4), Verdict::aim_lower);
+  limit.doubt_stall();
+  EXPECT_TRUE(limit.doubts());
+  EXPECT_EQ(limit.certified(certificate_of(2e-4, 0), 2e-4, outcome(2e-4, 2e-4), 1e-4), Verdict::go_on);
+  EXPECT_FALSE(limit.doubts());
+  limit.doubt_stall();
+  EXPECT_EQ(limit.certified(certificate_of(2e-4, 0), 2e-4, outcome(2e-4, 2e-4), 1e-4), Verdict::stalled)
+      << "nothing was gained since the last doubt";
+  limit.doubt_stall();
+  EXPECT_EQ(limit.certified(certificate_of(1e-4, 2e-5), 1e-4, outcome(2e-4, 2e-4), 1e-4), Verdict::stalled)
+      << "a plain sweep has left an error in the columns";
+}
+
+TEST(RoundingLimitTest, error_that_stays_is_rounding_only_at_a_level_that_rounding_explains) {
+  SolveOptions const options{.eps = 1, .tolerance = 1e-9, .precision = Precision::float32};
+  RoundingLimit limit(options, {10, 0, std::numeric_limits<double>::infinity()}, 1, Precision::float32, false);
+  // The level is 8 * 2^-24 * (1 + 10 / eps) = 5e-6.
+  for (double const error : {1e-3, 1e-6}) {
+    limit.forget();
+    bool stalls = false;
+    for (int sweep = 1; sweep <= 12; ++sweep) stalls = limit.has_stalled(outcome(0, error), sweep);
+    EXPECT_EQ(stalls, error < 5e-6);
+  }
+}
+
+}  // namespace
+}  // namespace monge
