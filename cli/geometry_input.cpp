@@ -27,6 +27,10 @@ void visit_label_files(Arguments& arguments, Visit const& visit) {
   visit("label_cost", arguments.label_cost, "costs between classes: classes of x by classes of y");
 }
 
+CostFunction function_of(GeometryArguments const& given) {
+  return given.cost_function.value_or(PointCloud().cost_function);
+}
+
 }  // namespace
 
 void add_point_options(CLI::App& command, GeometryArguments& arguments) {
@@ -50,8 +54,12 @@ void add_cost_option(CLI::App& command, GeometryArguments& arguments) {
       ->type_name("FILE");
 }
 
-bool has_point_derivatives(GeometryArguments const& given) {
-  return given.cost.empty() && has_point_derivatives(given.cost_function.value_or(PointCloud().cost_function));
+bool has_point_derivatives(GeometryArguments const& given, DeviceType device) {
+  return given.cost.empty() && has_point_derivatives(function_of(given), device);
+}
+
+bool has_second_point_derivatives(GeometryArguments const& given) {
+  return given.cost.empty() && has_second_point_derivatives(function_of(given));
 }
 
 void check_geometry(GeometryArguments const& given) {

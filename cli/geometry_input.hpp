@@ -19,8 +19,9 @@ struct GeometryArguments {
   std::optional<CostFunction> cost_function;
 };
 
-/// Whether the costs have derivatives by points: costs of points by one of two cost functions have them.
-bool has_point_derivatives(GeometryArguments const& arguments);
+/// Whether the costs have derivatives by points, and second ones (monge/geometry.hpp): a cost matrix has none.
+bool has_point_derivatives(GeometryArguments const& arguments, DeviceType device);
+bool has_second_point_derivatives(GeometryArguments const& arguments);
 
 /// Adds x, y and the options of costs of points.
 void add_point_options(CLI::App& command, GeometryArguments& arguments);

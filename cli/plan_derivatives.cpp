@@ -13,7 +13,7 @@ void validate(DerivativeOptions const& options, GeometryArguments const& costs) 
       refuse("{}: is {}; must be {}", field.name, *value, field.constraint.text_in_full());
     if (options.hvp.empty()) refuse("{}: is {}; is for hvp, which is not given", field.name, *value);
   });
-  if (options.hvp.empty() || has_point_derivatives(costs)) return;
+  if (options.hvp.empty() || has_second_point_derivatives(costs)) return;
   if (!costs.cost.empty())
     refuse("hvp: is given with cost; a cost matrix has no points to move, must be given with x and y");
   refuse("hvp: is given with the cost function {}; must be given with sqeuclidean or dot", name(*costs.cost_function));
@@ -25,12 +25,12 @@ void check_direction(Array const& direction, Array const& x) {
     refuse("hvp: is {} x {}; must be {} x {}, as x", rows.rows(), rows.columns(), x.rows(), x.columns());
 }
 
-std::vector<ResultFile> gradient_files(GeometryInput const& in,
+std::vector<ResultFile> gradient_files(GeometryInput const& in, DeviceType device,
                                        std::function<void(GradientViews const&)> const& differentiate) {
   std::vector<double> by_a(static_cast<std::size_t>(in.n())), by_b(static_cast<std::size_t>(in.m()));
   GradientViews out{.a = by_a, .b = by_b};
   std::optional<Array> by_x, by_y;
-  if (has_point_derivatives(in.arguments)) {
+  if (has_point_derivatives(in.arguments, device)) {
     by_x = in.x->zeros(in.x->shape);
     by_y = in.y->zeros(in.y->shape);
     out.x = points("grad_x", *by_x);
@@ -45,11 +45,12 @@ std::vector<ResultFile> gradient_files(GeometryInput const& in,
   return files;
 }
 
-DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, GeometryInput const& in,
-                                 std::optional<Array> const& direction) {
+DerivativeFiles derivative_files(Plan const& plan, DeviceType device, DerivativeOptions const& options,
+                                 GeometryInput const& in, std::optional<Array> const& direction) {
   DerivativeFiles result;
   if (options.gradients) {
-    result.files = gradient_files(in, [&](GradientViews const& out) { result.gradients = plan.gradients(out); });
+    result.files =
+        gradient_files(in, device, [&](GradientViews const& out) { result.gradients = plan.gradients(out); });
   }
   if (direction) {
     Array product = direction->zeros(direction->shape);

@@ -39,8 +39,8 @@ void check_direction(Array const& direction, Array const& x);
 /// All files that gradient_files() may return.
 inline constexpr char const* kGradientFiles[] = {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
 /// grad_a.npy, grad_b.npy and, where there are derivatives by points, grad_x.npy and grad_y.npy with the shapes and
-/// element types of x and y. `differentiate` fills them.
-std::vector<ResultFile> gradient_files(GeometryInput const& in,
+/// element types of x and y. `device`: that of the solve. `differentiate` fills them.
+std::vector<ResultFile> gradient_files(GeometryInput const& in, DeviceType device,
                                        std::function<void(GradientViews const&)> const& differentiate);
 
 struct DerivativeFiles {
@@ -48,8 +48,8 @@ struct DerivativeFiles {
   std::optional<GradientReport> gradients;
   std::optional<LinearReport> hvp;
 };
-/// Takes products of the plan; `direction` is the array in the file options.hvp.
-DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, GeometryInput const& in,
-                                 std::optional<Array> const& direction);
+/// Takes products of the plan; `device` is that of the solve, `direction` the array in the file options.hvp.
+DerivativeFiles derivative_files(Plan const& plan, DeviceType device, DerivativeOptions const& options,
+                                 GeometryInput const& in, std::optional<Array> const& direction);
 
 }  // namespace monge::cli

@@ -21,9 +21,14 @@ constexpr auto names_of(CostFunction) {
       {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
 }
 
-/// Whether gradients and Hessian products by the points are available, with labels or without.
-constexpr bool has_point_derivatives(CostFunction function) {
+/// Whether Hessian products by the points are available, with labels or without.
+constexpr bool has_second_point_derivatives(CostFunction function) {
   return function == CostFunction::sqeuclidean || function == CostFunction::dot;
+}
+/// Whether first derivatives by the points are available, with labels or without. The derivative of a distance 0 is 0.
+/// Of coordinates that tie for the largest difference (p = infinity) each has an equal part.
+constexpr bool has_point_derivatives(CostFunction function, DeviceType device) {
+  return device == DeviceType::cpu || has_second_point_derivatives(function);
 }
 
 /// Classes of the points, and the costs between classes: weight W[l_i, l_j] is added to C_ij, as in OTDD

@@ -61,15 +61,22 @@ class Plan {
   /// out (n x m) = P, in the caller's memory. One pass.
   void dense(MutableMatrixView out) const;
 
-  // Derivatives of the dual value (derivatives.hpp). Derivatives by points throw unsupported for costs without them.
+  // Derivatives of the dual value (derivatives.hpp). Derivatives by points throw unsupported where
+  // has_point_derivatives() (geometry.hpp) is false, and Hessian products where has_second_point_derivatives() is.
 
   /// Derivatives of the report's dual value at the potentials of this plan, by the points and the weights:
   ///   by x_i   sum_j P_ij dc(x_i, y_j)/dx_i,       by a_i   phi_a(f_i) - eps ((P 1)_i / a_i - sum b),
   /// defined at a_i = 0 too. At the optimum they are the derivatives of OT_eps. At other potentials they are the
   /// derivatives of the dual value at fixed f and g, and contain the marginals of P. The derivative by C_ij is P_ij:
-  /// dense(). The first call takes a product with the points of the other side for each of x and y. The estimate of the
+  /// dense(). For each of x and y the first call takes a product with the points of the other side, or a pass that sums
+  /// the derivatives of distances. The estimate of the
   /// distance takes about four products, and two passes (CPU: one) for each step of conjugate gradients.
   GradientReport gradients(GradientViews const& out, GradientOptions const& options = {}) const;
+
+  /// Derivatives by the points of sum_ij P_ij <l_i, r_j> C_ij at fixed P, l (n x k), r (m x k):
+  ///   out.x_i (n x d) = sum_j P_ij <l_i, r_j> dC_ij/dx_i,   out.y_j (m x d) = sum_i P_ij <l_i, r_j> dC_ij/dy_j.
+  /// Two passes for each of x and y; one where the cost has no inner products.
+  void cost_gradients(MatrixView l, MatrixView r, MutablePointViews const& out) const;
 
   /// out = H v, with H the Hessian of OT_eps in the points at fixed weights; x and y of `v` and `out` select any of its
   /// four blocks. At potentials that are not optimal the formula uses the marginals of P. Points of no weight have rows

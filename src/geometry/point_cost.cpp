@@ -66,10 +66,12 @@ std::vector<double> PointCost::label_features(Side side) const {
 }
 
 PointForm PointCost::form() const {
-  if (!has_point_derivatives(function))
+  if (!has_second_point_derivatives(function))
     throw Error(
         ErrorCode::unsupported,
-        fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot", name(function)));
+        fmt::format("cost_function: is {}; Hessian products, and on CUDA all derivatives by points, are there for "
+                    "sqeuclidean and dot",
+                    name(function)));
   return {product, 2 * square};
 }
 

@@ -40,8 +40,10 @@ LinearReport solved_in_step(Plan::State const& state, char const* call, NamedInp
   });
 }
 
-void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
-  state.plan->points();  // Throws where there are no derivatives by points.
+/// `second`: for second derivatives.
+void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view, bool second) {
+  if (!(second ? state.has_second_point_derivatives : state.has_point_derivatives))
+    state.plan->points().point_form();  // Throws.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
@@ -53,14 +55,14 @@ class Views {
   std::unique_ptr<Vector> make_points(Side side) const { return vectors_.make(side, state_.dimension); }
   std::unique_ptr<Vector> points(char const* field, Side side, MatrixView view) const {
     if (!is_given(view)) return nullptr;
-    validate_points(state_, field, side, view);
+    validate_points(state_, field, side, view, true);
     std::unique_ptr<Vector> vector = make_points(side);
     vectors_.read(view, *vector);
     return vector;
   }
-  std::unique_ptr<Vector> for_points(char const* field, Side side, MatrixView view) const {
+  std::unique_ptr<Vector> for_points(char const* field, Side side, MatrixView view, bool second = false) const {
     if (!is_given(view)) return nullptr;
-    validate_points(state_, field, side, view);
+    validate_points(state_, field, side, view, second);
     return make_points(side);
   }
   std::unique_ptr<Vector> for_weights(char const* field, Side side, VectorView view) const {
@@ -91,8 +93,9 @@ class Views {
 
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
-    derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties,
-                                                     has_point_derivatives ? dimension : 0, report.precision);
+    derivatives_ =
+        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, has_point_derivatives ? dimension : 0,
+                                          has_second_point_derivatives, report.precision);
   return *derivatives_;
 }
 
@@ -137,6 +140,29 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
                  });
 }
 
+void Plan::cost_gradients(MatrixView l, MatrixView r, MutablePointViews const& out) const {
+  in_step(*state_, "Plan::cost_gradients", {{"l", l}, {"r", r}}, [&] {
+    Device const device = state_->context.device();
+    VectorOperations const& vectors = state_->plan->vectors();
+    require(l.columns() > 0, "l: has 0 columns; must have at least 1, and r as many");
+    validate_matrix("l", l, rows(), l.columns(), device);
+    validate_matrix("r", r, columns(), l.columns(), device);
+    Views const views(*state_);
+    VectorPair factors, points;
+    for (Side const side : kSides) {
+      bool const of_rows = side == Side::rows;
+      points[side] = views.for_points(of_rows ? "out.x" : "out.y", side, of_rows ? out.x : out.y);
+      factors[side] = vectors.make(side, l.columns());
+      vectors.read(of_rows ? l : r, *factors[side]);
+    }
+    for (Side const side : kSides) {
+      if (!points[side]) continue;
+      state_->derivatives().weighted_gradient(side, *factors[side], *factors[opposite(side)], *points[side]);
+      views.write(points[side].get(), side == Side::rows ? out.x : out.y);
+    }
+  });
+}
+
 LinearReport Plan::hessian_product(PointViews const& v, MutablePointViews const& out,
                                    LinearOptions const& options) const {
   return solved_in_step(*state_, "Plan::hessian_product", {{"v.x", v.x}, {"v.y", v.y}}, options, [&] {
@@ -144,8 +170,8 @@ LinearReport Plan::hessian_product(PointViews const& v, MutablePointViews const&
     VectorPair direction, result;
     direction[Side::rows] = views.points("v.x", Side::rows, v.x);
     direction[Side::columns] = views.points("v.y", Side::columns, v.y);
-    result[Side::rows] = views.for_points("out.x", Side::rows, out.x);
-    result[Side::columns] = views.for_points("out.y", Side::columns, out.y);
+    result[Side::rows] = views.for_points("out.x", Side::rows, out.x, true);
+    result[Side::columns] = views.for_points("out.y", Side::columns, out.y, true);
     LinearReport const report = state_->derivatives().hessian_product(std::move(direction), result, options);
     views.write(result[Side::rows].get(), out.x);
     views.write(result[Side::columns].get(), out.y);
@@ -158,8 +184,8 @@ LinearReport Plan::inverse_hessian_product(MatrixView v, MutableMatrixView out, 
   return solved_in_step(*state_, "Plan::inverse_hessian_product", {{"v", v}, {"shift", shift}}, options, [&] {
     check("shift", kFinite, shift);
     Views const views(*state_);
-    validate_points(*state_, "v", Side::rows, v);
-    validate_points(*state_, "out", Side::rows, out);
+    validate_points(*state_, "v", Side::rows, v, true);
+    validate_points(*state_, "out", Side::rows, out, true);
     std::unique_ptr<Vector> const right = views.points("v", Side::rows, v), result = views.make_points(Side::rows);
     LinearReport const report = state_->derivatives().inverse_hessian_product(*right, *result, shift, options);
     views.write(result.get(), out);

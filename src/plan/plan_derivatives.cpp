@@ -21,12 +21,13 @@ double unit_of(double squares, std::int64_t count) {
 }  // namespace
 
 PlanDerivatives::PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension,
-                                 Precision precision)
+                                 bool has_form, Precision precision)
     : plan_(plan),
       vectors_(plan.vectors()),
       eps_(eps),
       penalties_(penalties),
       dimension_(dimension),
+      has_form_(has_form),
       rounding_(precision == Precision::float64 ? 0x1p-53 : 0x1p-24) {}
 
 double PlanDerivatives::penalty_ratio(Side side) const {
@@ -97,9 +98,18 @@ Vector const& PlanDerivatives::overlap() {
 }
 
 void PlanDerivatives::gradient(Side side, Vector& out) {
+  if (!has_form_) return plan_.points().cost_gradients(side, nullptr, nullptr, out);
   PointForm const form = plan_.points().point_form();
   Vector const& far = far_points(side);  // First: on the CPU this product finds the marginal, too.
   combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far}}, out);
+}
+
+void PlanDerivatives::weighted_gradient(Side side, Vector const& l, Vector const& r, Vector& out) {
+  if (!has_form_) return plan_.points().cost_gradients(side, &l, &r, out);
+  std::unique_ptr<Vector> const total = make(side), far = make(side, true);
+  vectors_.row_dots(l, *product(side, r), *total);
+  plan_.multiply_hadamard(side, l, r, points(opposite(side)), *far);
+  combine({{1, &slopes(side), total.get()}, {plan_.points().point_form().product, far.get()}}, out);
 }
 
 /// Eliminating df leaves (S + damping diag(c)) dg = b with
@@ -184,25 +194,17 @@ std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, 
   return total;
 }
 
-/// sum_j P_ij ((df_i + dg_j) / factor + t_ij) y'_j, t the sum of the tilts, by a product with inner width 2 plus the
-/// widths of the tilts; by two plain products without tilts.
-std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& response, double factor,
-                                                std::span<Tilt const> tilts) {
+/// (df_i + dg_j) / factor + t_ij = <left_i, right_j>, t the sum of the tilts. The inner width is 2 plus the widths of
+/// the tilts. All columns of the right factor are scaled to the size of the points, so that none is lost in another's
+/// rounding.
+PlanDerivatives::Factors PlanDerivatives::tilted_entries(Side side, Response const& response, double factor,
+                                                         std::span<Tilt const> tilts) {
   Side const far = opposite(side);
   std::unique_ptr<Vector> const shift = make(side);
   combine({{1 / factor, response.change[side]}, {response.of_both / factor, &support(side)}}, *shift);
-  if (tilts.empty()) {
-    std::unique_ptr<Vector> const weighted = make(far, true);
-    combine({{1 / factor, &points(far), response.change[far]}}, *weighted);
-    std::unique_ptr<Vector> out = product(side, *weighted);
-    combine({{1, out.get()}, {1, &far_points(side), shift.get()}}, *out);
-    return out;
-  }
-
-  // All columns of the right factor are scaled to the size of the points, so that none is lost in another's rounding.
   std::int64_t width = 2;
   for (Tilt const& tilt : tilts) width += tilt.left->width();
-  std::unique_ptr<Vector> const left = vectors_.make(side, width), right = vectors_.make(far, width);
+  Factors factors{vectors_.make(side, width), vectors_.make(far, width)};
   auto const unit = [&](Vector const& vector, std::int64_t count) {
     return unit_of(vectors_.dot(vector, vector), count);
   };
@@ -216,16 +218,37 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
     of_left.push_back({tilt.factor * scale, tilt.left});
     of_right.push_back({1 / scale, tilt.right});
   }
-  vectors_.concatenate(of_left, *left);
-  vectors_.concatenate(of_right, *right);
+  vectors_.concatenate(of_left, *factors.left);
+  vectors_.concatenate(of_right, *factors.right);
+  return factors;
+}
+
+/// sum_j P_ij ((df_i + dg_j) / factor + t_ij) y'_j, by two plain products without tilts.
+std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& response, double factor,
+                                                std::span<Tilt const> tilts) {
+  Side const far = opposite(side);
+  if (tilts.empty()) {
+    std::unique_ptr<Vector> const shift = make(side), weighted = make(far, true);
+    combine({{1 / factor, response.change[side]}, {response.of_both / factor, &support(side)}}, *shift);
+    combine({{1 / factor, &points(far), response.change[far]}}, *weighted);
+    std::unique_ptr<Vector> out = product(side, *weighted);
+    combine({{1, out.get()}, {1, &far_points(side), shift.get()}}, *out);
+    return out;
+  }
+  Factors const factors = tilted_entries(side, response, factor, tilts);
   std::unique_ptr<Vector> out = make(side, true);
-  plan_.multiply_hadamard(side, *left, *right, points(far), *out);
+  plan_.multiply_hadamard(side, *factors.left, *factors.right, points(far), *out);
   return out;
 }
 
-/// sum_j P_ij (df_i + dg_j) dc(x_i, y_j)/dx_i.
-void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out) {
-  std::unique_ptr<Vector> const tilt = tilted(side, response, 1, {});
+/// sum_j P_ij (df_i + dg_j + t_ij) dC_ij/dx_i, t the sum of the tilts, where the entries sum to `total`.
+void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response const& response,
+                                      std::span<Tilt const> tilts, Vector& out) {
+  if (!has_form_) {
+    Factors const factors = tilted_entries(side, response, 1, tilts);
+    return plan_.points().cost_gradients(side, factors.left.get(), factors.right.get(), out);
+  }
+  std::unique_ptr<Vector> const tilt = tilted(side, response, 1, tilts);
   combine({{1, &slopes(side), &total}, {plan_.points().point_form().product, tilt.get()}}, out);
 }
 
@@ -256,7 +279,7 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
   } else {
     for (Side const side : kSides) {
       std::unique_ptr<Vector> const own = make(side, true);
-      tilted_gradient(side, *totals(side, *right[side], step), step, *own);
+      tilted_gradient(side, *totals(side, *right[side], step), step, {}, *own);
       change += vectors_.dot(*own, *own);
       gradient(side, *own);
       all += vectors_.dot(*own, *own);
@@ -410,7 +433,7 @@ LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair c
   for (Side const side : kSides) {
     Side const far = opposite(side);
     if (points[side] != nullptr) {
-      tilted_gradient(side, *totals(side, *right[side], response), response, *points[side]);
+      tilted_gradient(side, *totals(side, *right[side], response), response, {}, *points[side]);
       combine({{size, points[side]}}, *points[side]);
     }
     if (weights[side] == nullptr) continue;
@@ -446,10 +469,9 @@ LinearReport PlanDerivatives::product_gradients(VectorPair factors, VectorPair c
     Side const far = opposite(side);
     if (points[side] != nullptr) {
       Tilt const tilt{-1 / size_of_right, factors[side].get(), factors[far].get()};
-      std::unique_ptr<Vector> const sum = tilted(side, response, 1, {&tilt, 1}),
-                                    total = totals(side, *right[side], response);
+      std::unique_ptr<Vector> const total = totals(side, *right[side], response);
       combine({{1, total.get()}, {-1, right[side].get()}}, *total);
-      combine({{1, &slopes(side), total.get()}, {plan_.points().point_form().product, sum.get()}}, *points[side]);
+      tilted_gradient(side, *total, response, {&tilt, 1}, *points[side]);
       combine({{size * size_of_right / eps_, points[side]}}, *points[side]);
     }
     if (weights[side] == nullptr) continue;

@@ -1,5 +1,6 @@
 // Derivatives of a plan's dual value, of its optimum and of functions of its potentials, on the plan's products
-// (docs/math.md, section 11). Formulas for any cost that has a PointForm, written once for all backends.
+// (docs/math.md, section 11). Written once for all backends, for any cost that has a PointForm; first derivatives also
+// for costs whose derivatives PlanPoints::cost_gradients() sums.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -16,11 +17,14 @@ namespace monge {
 class PlanDerivatives {
  public:
   /// `plan` outlives this object, and computes its products in `precision`. `dimension`: of the points, or 0 if there
-  /// are no derivatives by them.
-  PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension, Precision precision);
+  /// are no derivatives by them. `has_form`: whether PlanPoints::point_form() does not throw.
+  PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension, bool has_form,
+                  Precision precision);
 
-  /// sum_j P_ij dc(x_i, y_j)/dx_i, size(side) x d.
+  /// sum_j P_ij dC_ij/dx_i, size(side) x d.
   void gradient(Side side, Vector& out);
+  /// sum_j P_ij <l_i, r_j> dC_ij/dx_i; l has a row for each point of `side`, r one for each of the other.
+  void weighted_gradient(Side side, Vector const& l, Vector const& r, Vector& out);
   /// GradientReport::distance, and the steps that it took.
   struct Distance {
     double value;
@@ -76,8 +80,13 @@ class PlanDerivatives {
     Vector const* left;
     Vector const* right;
   };
+  struct Factors {
+    std::unique_ptr<Vector> left, right;
+  };
+  Factors tilted_entries(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
   std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
-  void tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out);
+  void tilted_gradient(Side side, Vector const& total, Response const& response, std::span<Tilt const> tilts,
+                       Vector& out);
 
   /// The vector of a slot. It is made at its first use, and kept once fill(vector) has ended: that may throw.
   template <class Fill>
@@ -93,6 +102,7 @@ class PlanDerivatives {
   double eps_;
   Penalties penalties_;
   std::int64_t dimension_;
+  bool has_form_;
   double rounding_;  // The unit roundoff of the products.
   Kept kept_[2];
   std::unique_ptr<Vector> overlap_;

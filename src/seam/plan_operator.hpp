@@ -98,7 +98,7 @@ class PlanPoints {
  public:
   virtual ~PlanPoints() = default;
 
-  /// The derivative of the cost by the points.
+  /// The derivative of the cost by the points. Throws unsupported for a cost that has none (PointCost::form()).
   virtual PointForm point_form() const = 0;
   /// The points of `side` less their centre, size(side) x d.
   virtual void coordinates(Side side, Vector& out) const = 0;
@@ -109,6 +109,9 @@ class PlanPoints {
   /// out = P Y or P^T X, with the points less their centre. The caller keeps the result, so the plan keeps nothing for
   /// it.
   virtual void multiply_points(Side side, Vector& out) = 0;
+  /// out_i = sum_j P_ij <l_i, r_j> dC_ij/dp_i for the points p_i of `side`, size(side) x d, with l and r as in
+  /// multiply_hadamard(); both null: P alone. For costs without a PointForm, where has_point_derivatives() holds.
+  virtual void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
   /// transforms are defined for them. The other side is shared.
   virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;

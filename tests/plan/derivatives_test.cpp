@@ -40,7 +40,7 @@ struct Pair {
     }
     entropic.set_potentials(narrow(potentials.f), narrow(potentials.g));
     plan = entropic.plan(eps);
-    derivatives = std::make_unique<PlanDerivatives>(*plan, eps, penalties, problem.d(), precision);
+    derivatives = std::make_unique<PlanDerivatives>(*plan, eps, penalties, problem.d(), true, precision);
   }
 
   PointProblem problem;

@@ -87,6 +87,9 @@ class CostDerivativesTest : public DerivativesTest {
     }
     return result;
   }
+  bool by_points(Case const& at) const {
+    return has_point_derivatives(at.problem.cost_function, context().device().type);
+  }
   Plan solution(Case const& at) const { return solve(at.problem, at.eps, 1e-13, 20000, at.penalties); }
   /// d function(case) / dh where `move` moves the case by h.
   template <class Function, class Move>
@@ -136,20 +139,23 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
       EXPECT_NEAR(slope(given, kStep, value, [](Case& at, double h) { at.problem.label_weight += h; }),
                   report.label_weight, 1e-8 * std::abs(report.label_weight));
     }
-    if (!has_point_derivatives(given.problem.cost_function)) {
-      std::vector<double> x(kN * kD);
-      MutableMatrixView const view(x.data(), kN, kD);
-      auto const expect_unsupported = [](auto const& call) {
-        try {
-          call();
-          FAIL() << "no error";
-        } catch (Error const& error) {
-          EXPECT_EQ(error.code(), ErrorCode::unsupported);
-        }
-      };
-      expect_unsupported([&] { plan.gradients({.x = view}); });
+    std::vector<double> x(kN * kD);
+    MutableMatrixView const view(x.data(), kN, kD);
+    auto const expect_unsupported = [](auto const& call) {
+      try {
+        call();
+        FAIL() << "no error";
+      } catch (Error const& error) {
+        EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      }
+    };
+    if (!has_second_point_derivatives(given.problem.cost_function)) {
       expect_unsupported([&] { plan.hessian_product({.x = view}, {.x = view}); });
       expect_unsupported([&] { plan.inverse_hessian_product(view, view); });
+    }
+    if (!by_points(given)) {
+      expect_unsupported([&] { plan.gradients({.x = view}); });
+      expect_unsupported([&] { plan.cost_gradients({x.data(), kN, 1}, {x.data(), kM, 1}, {.x = view}); });
       expect_unsupported([&] { plan.potential_gradients(std::vector<double>(kN), {}, {.x = view}); });
       expect_unsupported([&] { plan.product_gradients({x.data(), kN, 1}, {x.data(), kM, 1}, {.x = view}); });
       continue;
@@ -163,6 +169,7 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
     auto const move = [&](Case& at, double h) { at.problem = moved(at.problem, v, h); };
     EXPECT_NEAR(slope(given, kStep, value, move), dot(all, v), 1e-8 * norm(all) * norm(v));
 
+    if (!has_second_point_derivatives(given.problem.cost_function)) continue;
     // And the Hessian's products are those of the gradient.
     std::vector<double> product(all.size());
     double* const of_y = product.data() + kN * kD;
@@ -195,10 +202,9 @@ TEST_P(CostDerivativesTest, of_functions_of_the_potentials_are_those_of_their_va
       Plan const plan = solution(at);
       return dot(of_f, plan.f()) + dot(of_g, plan.g());
     };
-    bool const by_points = has_point_derivatives(given.problem.cost_function);
     std::vector<double> points((kN + kM) * kD), a(kN), b(kM);
     GradientViews out{.a = a, .b = b};
-    if (by_points) {
+    if (by_points(given)) {
       out.x = {points.data(), kN, kD};
       out.y = {points.data() + kN * kD, kM, kD};
     }
@@ -209,7 +215,7 @@ TEST_P(CostDerivativesTest, of_functions_of_the_potentials_are_those_of_their_va
       EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
                   1e-6 * norm(gradient));
     }
-    if (!by_points) continue;
+    if (!by_points(given)) continue;
     std::vector<double> const v = gaussian_points(kN + kM, kD, random);
     EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, v, h); }),
                 dot(points, v), 1e-6 * norm(points) * norm(v));
@@ -229,10 +235,9 @@ TEST_P(CostDerivativesTest, of_functions_of_products_are_those_of_their_values) 
       solution(at).apply(of_columns, {product.data(), kN, kWidth});
       return dot(u, product);
     };
-    bool const by_points = has_point_derivatives(given.problem.cost_function);
     std::vector<double> points((kN + kM) * kD), a(kN), b(kM);
     GradientViews out{.a = a, .b = b};
-    if (by_points) {
+    if (by_points(given)) {
       out.x = {points.data(), kN, kD};
       out.y = {points.data() + kN * kD, kM, kD};
     }
@@ -244,7 +249,7 @@ TEST_P(CostDerivativesTest, of_functions_of_products_are_those_of_their_values) 
       EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
                   1e-7 * norm(gradient));
     }
-    if (!by_points) continue;
+    if (!by_points(given)) continue;
     std::vector<double> const direction = gaussian_points(kN + kM, kD, random);
     EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, direction, h); }),
                 dot(points, direction), 1e-8 * norm(points) * norm(direction));

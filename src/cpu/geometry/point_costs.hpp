@@ -29,6 +29,8 @@ class PointCosts final : public Costs<T> {
   /// shift to the operator's and subtract the new one.
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const;
   PointValues<T> points(Side side) const;
+  /// The features of the points (geometry/point_cost.hpp): points() unless the cost reads directions.
+  PointValues<T> features(Side side) const { return {&cloud(side).packed, cloud(side).centre}; }
   PointForm point_form() const { return cost_.form(); }
   /// Null without labels.
   PointLabels const* labels() const { return labels_.get(); }

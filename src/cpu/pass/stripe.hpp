@@ -5,6 +5,7 @@
 //   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
 //   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
 //   out_r = sum_j 2^(...) E_rj V_j              averages of V under the row's softmax
+//   out_rk = sum_j 2^(...) E_rj v_j d score_rj / d x_rk    averages of the derivatives of distances
 //   E_rj <- E_rj <l_r, r_j>                     for averages weighted by a product entry by entry
 //
 // One product and one exponential for each pair therefore give a whole alternating, overrelaxed or symmetric sweep:
@@ -112,6 +113,14 @@ struct ValueLayout {
 /// out_rp = sum_j 2^(t_rj - row_max_r) V_jp.
 template <class T>
 void average_rows(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out);
+
+/// out_rk = sum_j 2^(t_rj - row_max_r) v_j d score_rj / d x_rk, for scores that are distances; out has `dimension`
+/// columns. The derivative of a distance 0 is 0; the largest differences share that of an infinite p equally. v is
+/// padded to whole panels, with zeros. `scratch`, aligned as a panel, has kSlopeScratch numbers for each coordinate.
+template <class T>
+void average_slopes(StripeArgs<T> const& args, T const* v, T* scratch, double* out);
+template <class T>
+inline constexpr std::int64_t kSlopeScratch = 16 * kPanel<T>;
 
 /// E_rj <- E_rj <left_r, right_j>; `left` has a point for each row of all stripes, `right` one for each column.
 template <class T>

@@ -36,6 +36,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   PointForm point_form() const override { return of_points().point_form(); }
   void coordinates(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
+  void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
   void all(Side side, MutableMatrixView out) override;
@@ -89,6 +90,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read, double const* origin,
                        Hadamard const* hadamard, MutableMatrixView out);
   void multiply_any(Side side, Scaling scaling, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out);
+  void distance_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out);
+  void cosine_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out);
+  PlanOperator with_weighted_points(Side side, HostVector const& v) const;
 
   PlanData<T> data_;
   HostVectorOperations vectors_;

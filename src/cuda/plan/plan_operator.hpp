@@ -45,6 +45,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   PointForm point_form() const override { return of_points().point_form(); }
   void coordinates(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
+  void cost_gradients(Side, Vector const*, Vector const*, Vector&) override { point_form(); }  // Throws.
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
   void all(Side side, MutableMatrixView out) override;
