@@ -620,6 +620,11 @@ class Place:
             return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, MOST))
         return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index), *self.framework.allocator())
 
+    @property
+    def solves_on_cuda(self) -> bool:
+        shared = _shared.shared.get()
+        return (self if shared is None else shared).cuda_index is not None
+
     def empty(self, *shape: int) -> Array:
         """A buffer for the library to write."""
         return self.framework.empty(shape, self.dtype, self.device)

@@ -14,7 +14,7 @@ from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read
 from ._followed import Followed, requires_gradient
 from ._names import whole
-from ._problem import WITH_POINT_DERIVATIVES, Problem
+from ._problem import Problem
 
 
 @dataclass(frozen=True)
@@ -353,7 +353,8 @@ class PlanResult:
 
     @property
     def _has_point_derivatives(self) -> bool:
-        return self._problem.cost is None and self._problem.cost_function in WITH_POINT_DERIVATIVES
+        """Whether :meth:`gradients` has derivatives by points."""
+        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
 
     def _points_like(self) -> tuple[Array, Array]:
         problem = self._problem

@@ -63,9 +63,6 @@ METRICS: dict[str, tuple[str, float]] = {
 WITH_P = ("p-norm", "minkowski")
 """The metrics whose p is an argument."""
 
-WITH_POINT_DERIVATIVES = ("sqeuclidean", "dot")
-"""The cost functions for which the library has first and second derivatives by points."""
-
 _POT_METHODS = {
     "sinkhorn": "sinkhorn",
     "sinkhorn_log": "auto",
@@ -129,6 +126,13 @@ class Problem:
             for side, size in zip((self.a, self.b), (self.geometry.rows, self.geometry.columns))
         )
         return a, b
+
+    @property
+    def has_point_derivatives(self) -> bool:
+        """Whether the library's entropic plans of this problem have first derivatives by points."""
+        if self.cost is not None:
+            return False
+        return bool(_core.has_point_derivatives(self.cost_function, self.place.solves_on_cuda))
 
     def transposed(self) -> Problem:
         """The same problem seen from the targets."""

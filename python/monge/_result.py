@@ -316,6 +316,10 @@ class OTResult(PlanResult):
         return self._gradients_by(wanted, differentiate)
 
     @property
+    def _has_point_derivatives(self) -> bool:
+        return self._problem.has_point_derivatives
+
+    @property
     def _held(self) -> _core.Plan:
         if self._made is None:  # A result from a pickle, or an inverse: it has potentials alone.
             assert self._saved is not None

@@ -21,7 +21,6 @@ from ._divergence import PARTS, STARTS, arrays_of_start
 from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
 from ._problem import (
-    WITH_POINT_DERIVATIVES,
     Reg,
     cost_of_metric,
     matrix_problem,
@@ -176,9 +175,6 @@ def _forward(x: Any, y: Any, a: Any, b: Any, others: Any, loss: str, costs: _Opt
     label_cost = others[2]
     if label_cost is not None and label_cost.perturbed:
         raise NotImplementedError(f"{loss}: has derivatives by points and weights, not by label_cost")
-    metric = dict(costs)["metric"]
-    if (x.perturbed or y.perturbed) and metric not in WITH_POINT_DERIVATIVES:
-        raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
     wanted = "".join(letter for letter, v in zip("xyab", (x, y, a, b)) if v is not None and v.perturbed)
     given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b, others))
     value, *gradients = _call(given, loss, costs, options, wanted)

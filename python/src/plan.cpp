@@ -101,6 +101,13 @@ GradientReport gradients(Held plan, nb::handle x, nb::handle y, nb::handle a, nb
   return plan.run([&](Plan const& p) { return p.gradients(views, options); });
 }
 
+void cost_gradients(Held plan, nb::handle l, nb::handle r, nb::handle x, nb::handle y) {
+  Array const left("l", l), right("r", r), by_x = out("x", x), by_y = out("y", y);
+  MatrixView const of_rows = left.matrix(), of_columns = right.matrix();
+  MutablePointViews const views{by_x.out_matrix(), by_y.out_matrix()};
+  plan.run([&](Plan const& p) { p.cost_gradients(of_rows, of_columns, views); });
+}
+
 LinearReport hessian_product(Held plan, nb::handle x, nb::handle y, nb::handle to_x, nb::handle to_y, double damping,
                              double tolerance, int iterations) {
   Array const v_x("x", x), v_y("y", y), out_x = out("out_x", to_x), out_y = out("out_y", to_y);
@@ -162,6 +169,7 @@ void bind_plan(nb::module_& module) {
       .def("sample", &sample, nb::arg("seed"), nb::arg("pairs"))
       .def("gradients", &gradients, nb::arg("x").none(), nb::arg("y").none(), nb::arg("a").none(), nb::arg("b").none(),
            nb::arg("error_iterations") = 0, nb::arg("scale") = true)
+      .def("cost_gradients", &cost_gradients, nb::arg("l"), nb::arg("r"), nb::arg("x").none(), nb::arg("y").none())
       .def("hessian_product", &hessian_product, nb::arg("x").none(), nb::arg("y").none(), nb::arg("out_x").none(),
            nb::arg("out_y").none(), nb::arg("damping") = linear.damping, nb::arg("tolerance") = linear.tolerance,
            nb::arg("iterations") = linear.iterations)

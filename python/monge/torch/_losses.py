@@ -21,7 +21,6 @@ from .._arrays import Place, read, read_index, read_optional
 from .._divergence import PARTS, STARTS, arrays_of_start, views_of_divergence
 from .._names import CLOUDS, calls, number
 from .._problem import (
-    WITH_POINT_DERIVATIVES,
     Problem,
     cost_of_metric,
     require_potentials,
@@ -285,7 +284,7 @@ def _operators(of: Any) -> Callable[..., Any]:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         by = gradients_like(x, y, wanted)
         by_x, by_y, _, _ = by
-        of_library = problems[0].cost_function in WITH_POINT_DERIVATIVES
+        of_library = problems[0].has_point_derivatives
         letters = "xyab" if of_library else "ab"
         for k, (problem, made) in enumerate(zip(problems, solved)):
             views = [v[k] if letter in wanted and letter in letters else None for letter, v in zip("xyab", by)]
@@ -399,7 +398,7 @@ def _operators(of: Any) -> Callable[..., Any]:
         """The product of the Hessian, which is symmetric, and a direction."""
         if weights:
             raise NotImplementedError(f"{name}: second derivatives are by the points only; detach the weights")
-        if from_text(ctx.geometry)["cost_function"] not in WITH_POINT_DERIVATIVES:
+        if not _core.has_second_point_derivatives(from_text(ctx.geometry)["cost_function"]):
             raise NotImplementedError(f"{name}: has second derivatives for the metrics sqeuclidean and dot alone")
         x, y, a, b, *found, labels_x, labels_y, label_cost = ctx.saved_tensors
         if not under_transforms():

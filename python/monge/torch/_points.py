@@ -93,6 +93,11 @@ class OfPlan:
     def by_points(self) -> tuple[Tensor, Tensor]:
         if self._problem.cost_function in _PRODUCTS:
             return _by_products(self._problem, self.times, self.transposed_times)
+        if self._factor == 0 and self._problem.has_point_derivatives:
+            x, y = _points(self._problem)
+            by_x, by_y = torch.empty_like(x), torch.empty_like(y)
+            self._plan.cost_gradients(self._left, self._right, by_x, by_y)
+            return by_x, by_y
         rows_of = _plan_rows(self._problem, self._plan)
         return _by_blocks(
             self._problem,
