@@ -116,9 +116,12 @@ void Magnitudes::measure_points(Problem const& problem) {
   double const q = squares ? -phi / 2 : 0;
   double const p = problem.cost_function == CostFunction::p_norm ? problem.p : 2;
   auto const length = [&](double const* x, double const* origin) {
-    double sum = 0;
-    for (std::int64_t k = 0; k < d; ++k) sum += std::pow(std::abs(x[k] - origin[k]), p);
-    return std::pow(sum, 1 / p);
+    double sum = 0, largest = 0;
+    for (std::int64_t k = 0; k < d; ++k) {
+      largest = std::max(largest, std::abs(x[k] - origin[k]));
+      sum += std::pow(std::abs(x[k] - origin[k]), p);
+    }
+    return std::isinf(p) ? largest : std::pow(sum, 1 / p);
   };
   std::vector<double> x = problem.x.values(), y = problem.y.values();
   for (Side const side : {Side::rows, Side::columns}) {
