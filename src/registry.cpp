@@ -4,6 +4,7 @@
 #include <hwy/highway.h>
 
 #include <monge/error.hpp>
+#include <monge/version.hpp>
 
 #include "core/out_of_memory.hpp"
 
@@ -74,12 +75,14 @@ std::string cuda_unavailable_reason() {
 #ifdef MONGE_HAVE_CUDA
   return cuda::unavailable_reason();
 #else
-  return "this build has no CUDA; configure with MONGE_CUDA=ON and a CUDA toolkit";
+  return "this build has no CUDA: cmake -D MONGE_CUDA=ON, or pip install -C cmake.define.MONGE_CUDA=ON, compiles it "
+         "where nvcc is";
 #endif
 }
 
 std::string version() {
-  return MONGE_VERSION;
+  return std::to_string(MONGE_VERSION_MAJOR) + "." + std::to_string(MONGE_VERSION_MINOR) + "." +
+         std::to_string(MONGE_VERSION_PATCH);
 }
 
 std::vector<ComponentVersion> component_versions() {

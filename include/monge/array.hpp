@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <monge/export.hpp>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -46,7 +47,7 @@ struct Device {
 };
 
 /// "cpu" or "cuda:0".
-std::string to_string(Device device);
+MONGE_API std::string to_string(Device device);
 
 namespace detail {
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <monge/context.hpp>
+#include <monge/export.hpp>
 #include <monge/projection.hpp>
 
 namespace monge {
@@ -48,11 +49,11 @@ struct AssignmentOutput {
 /// CUDA graph can record the call if all arrays lie in device memory; sizes may lie in host memory. A size in device
 /// memory that is out of range makes its problem invalid. Throws Error (invalid_argument: shapes, types, sizes in host
 /// memory; unsupported: a matrix too large for CUDA).
-void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
-                           AssignmentOptions const& options = {});
+MONGE_API void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
+                                     AssignmentOptions const& options = {});
 /// The same for matrices of any shapes and one type, on one device. The options have no sizes.
-void linear_sum_assignment(Context const& context, std::span<MatrixView const> costs, AssignmentOutput const& out,
-                           AssignmentOptions const& options = {});
+MONGE_API void linear_sum_assignment(Context const& context, std::span<MatrixView const> costs,
+                                     AssignmentOutput const& out, AssignmentOptions const& options = {});
 
 /// Pairs (row_indices[k], column_indices[k]), sorted by row.
 struct Assignment {
@@ -60,6 +61,7 @@ struct Assignment {
 };
 /// One matrix. Throws invalid_argument where SciPy raises: "matrix contains invalid numeric entries", "cost matrix is
 /// infeasible".
-Assignment linear_sum_assignment(Context const& context, MatrixView cost, AssignmentOptions const& options = {});
+MONGE_API Assignment linear_sum_assignment(Context const& context, MatrixView cost,
+                                           AssignmentOptions const& options = {});
 
 }  // namespace monge

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <monge/entropic.hpp>
+#include <monge/export.hpp>
 
 namespace monge {
 
@@ -29,10 +30,11 @@ struct BatchProblem {
 ///
 /// Throws Error as solve() does. A wrong argument of any problem throws before the first sweep. The message begins with
 /// the problem: "problem 3: x: ...".
-std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
-                              SolveOptions const& options);
+MONGE_API std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
+                                        SolveOptions const& options);
 
 /// plan_of() of each problem, with the potentials of the problem.
-std::vector<Plan> plans_of(Context const& context, std::span<BatchProblem const> problems, SolveOptions const& options);
+MONGE_API std::vector<Plan> plans_of(Context const& context, std::span<BatchProblem const> problems,
+                                     SolveOptions const& options);
 
 }  // namespace monge

@@ -2,6 +2,7 @@
 #pragma once
 #include <monge/array.hpp>
 #include <monge/context.hpp>
+#include <monge/export.hpp>
 #include <monge/geometry.hpp>
 
 namespace monge {
@@ -19,17 +20,17 @@ namespace monge {
 ///
 /// Throws Error (invalid_argument: shapes, a value that is not finite, a row or column of a cost matrix without a
 /// finite cost; unsupported; out_of_memory; device_failure).
-void c_transform(Context const& context, Geometry const& geometry, VectorView g, MutableVectorView f,
-                 MutableIndexView argmin);
+MONGE_API void c_transform(Context const& context, Geometry const& geometry, VectorView g, MutableVectorView f,
+                           MutableIndexView argmin);
 
 /// Writes g_j = min_i (C_ij - f_i) to g (m), and the minimising i to argmin (m x 1).
-void c_transform_transpose(Context const& context, Geometry const& geometry, VectorView f, MutableVectorView g,
-                           MutableIndexView argmin);
+MONGE_API void c_transform_transpose(Context const& context, Geometry const& geometry, VectorView f,
+                                     MutableVectorView g, MutableIndexView argmin);
 
 /// <a, f> + <b, g>, in compensated float64 sums. If f is the c-transform of g, or g the c-transform of f, this is the
 /// semi-dual value: a lower bound of min <C, P> over the plans with marginals a and b, reached at the optimal
 /// potential. a and b are as in solve(): non-negative with equal totals, uniform if empty. Throws Error
 /// (invalid_argument).
-double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g);
+MONGE_API double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g);
 
 }  // namespace monge

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <monge/array.hpp>
+#include <monge/export.hpp>
 
 namespace monge {
 
@@ -55,9 +56,9 @@ struct Communicator {
 /// this call. A rank uses its own and destroys its copies of the others. Messages go through sockets to rank 0 and
 /// back. A rank that has ended, or destroyed its communicator, ends the call of the others at once. Throws
 /// device_failure where the system has no sockets left.
-std::vector<Communicator> local_communicators(int size, double limit = kRankLimit);
+MONGE_API std::vector<Communicator> local_communicators(int size, double limit = kRankLimit);
 
-class Context {
+class MONGE_API Context {
  public:
   /// The CPU with up to `threads` threads, at most 4096; small problems take fewer. 0: OpenMP's choice (OMP_NUM_THREADS
   /// or all cores). A child made by fork() may use the contexts of its parent, with as many threads and the same bits,
@@ -98,17 +99,17 @@ struct DeviceInfo {
 };
 
 /// The CPU first, then every CUDA device that a Context can be made for.
-std::vector<DeviceInfo> devices();
+MONGE_API std::vector<DeviceInfo> devices();
 /// Empty if CUDA is usable, otherwise the reason ("built without CUDA", "no CUDA device: ...").
-std::string cuda_unavailable_reason();
+MONGE_API std::string cuda_unavailable_reason();
 /// "0.1.0".
-std::string version();
+MONGE_API std::string version();
 
 struct ComponentVersion {
   std::string name, version;
 };
 /// The components of this build and their versions: monge, compiler, highway, openmp and, with CUDA, cuda_runtime and
 /// cuda_driver (the newest CUDA that the driver of this machine supports, "none" without a driver).
-std::vector<ComponentVersion> component_versions();
+MONGE_API std::vector<ComponentVersion> component_versions();
 
 }  // namespace monge

@@ -11,6 +11,7 @@
 #include <monge/context.hpp>
 #include <monge/derivatives.hpp>
 #include <monge/entropic.hpp>
+#include <monge/export.hpp>
 #include <monge/geometry.hpp>
 #include <monge/plan.hpp>
 #include <monge/report.hpp>
@@ -27,7 +28,7 @@ struct DivergenceGradient {
 };
 
 /// The result of sinkhorn_divergence(): the value, and the plans of the three problems with their reports.
-struct Divergence {
+struct MONGE_API Divergence {
   double value = 0;  ///< S, from the three dual values; NaN where SolveOptions::certificate is off.
   /// |gap| of ab, plus half of those of aa and bb. Gaps are of first order in the marginal errors, the error of `value`
   /// is of second order. Near convergence the error of `value` is therefore at most `gap`, plus the rounding of
@@ -81,20 +82,23 @@ struct DivergenceProblem {
 /// In the options, eps_relative refers to the mean cost of OT(a, b). iterations, tolerance and cache_bytes hold for
 /// each of the three solves, schedule for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a) and 2 for
 /// OT(b, b). Throws Error as solve() does.
-Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
-                               SolveOptions const& options);
+MONGE_API Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
+                                         SolveOptions const& options);
 /// The same from cost matrices. The self terms are solved like any other.
-Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a, VectorView b,
-                               SolveOptions const& options);
+MONGE_API Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a,
+                                         VectorView b, SolveOptions const& options);
 /// The same with a warm start of each of the three solves. f and g of the options must be empty.
-Divergence sinkhorn_divergence(Context const& context, DivergenceProblem const& problem, SolveOptions const& options);
+MONGE_API Divergence sinkhorn_divergence(Context const& context, DivergenceProblem const& problem,
+                                         SolveOptions const& options);
 /// The same for many problems at once, as solve_batch(): to the same bits. Progress::problem of problem k is 3 k, 3 k +
 /// 1 or 3 k + 2.
-std::vector<Divergence> sinkhorn_divergence_batch(Context const& context, std::span<DivergenceProblem const> problems,
-                                                  SolveOptions const& options);
+MONGE_API std::vector<Divergence> sinkhorn_divergence_batch(Context const& context,
+                                                            std::span<DivergenceProblem const> problems,
+                                                            SolveOptions const& options);
 /// The three plans of given potentials, all six required, as plan_of() makes them. `value` and `gap` are NaN.
-Divergence divergence_of(Context const& context, DivergenceProblem const& problem, SolveOptions const& options);
-std::vector<Divergence> divergences_of(Context const& context, std::span<DivergenceProblem const> problems,
-                                       SolveOptions const& options);
+MONGE_API Divergence divergence_of(Context const& context, DivergenceProblem const& problem,
+                                   SolveOptions const& options);
+MONGE_API std::vector<Divergence> divergences_of(Context const& context, std::span<DivergenceProblem const> problems,
+                                                 SolveOptions const& options);
 
 }  // namespace monge

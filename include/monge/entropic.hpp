@@ -8,6 +8,7 @@
 #include <limits>
 
 #include <monge/context.hpp>
+#include <monge/export.hpp>
 #include <monge/geometry.hpp>
 #include <monge/options.hpp>
 #include <monge/plan.hpp>
@@ -151,14 +152,15 @@ void visit_solve_options(Options& options, Visitor&& visit) {
 }
 
 /// Throws Error (invalid_argument, unsupported) for options that every solve refuses.
-void validate(SolveOptions const& options);
+MONGE_API void validate(SolveOptions const& options);
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals. If both
 /// penalties are infinite, the totals must be equal: to 1e-6 relative and to half of the tolerance, or to 1e-6 alone
 /// where a or b is float32. b is then scaled to the total of a. An empty a or b is uniform with total 1, or with the
 /// total of the other if that one is given. Throws Error (invalid_argument, unsupported, out_of_memory,
 /// device_failure). A solve that does not converge throws nothing: Report::status says so.
-Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
+MONGE_API Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+                     SolveOptions const& options);
 inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
   return solve(context, geometry, {}, {}, options);
 }
@@ -167,6 +169,7 @@ inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions
 /// point of zero weight gets the potential that an update would give it. The other options that matter are eps or
 /// eps_relative, penalties, cache_bytes and precision. The precision `automatic` is that of the first sweeps of
 /// solve(). The report has status completed, and NaN for each value of a certificate. Throws Error as solve() does.
-Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
+MONGE_API Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+                       SolveOptions const& options);
 
 }  // namespace monge

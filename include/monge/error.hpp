@@ -1,5 +1,6 @@
 // Errors of calls. The end of a solve is a Status (report.hpp), never an exception.
 #pragma once
+#include <monge/export.hpp>
 #include <stdexcept>
 #include <string>
 
@@ -28,7 +29,7 @@ constexpr auto names_of(ErrorCode) {
 
 /// Thrown by every function that cannot do its work. what() is one line: the field, the value it had, and what is
 /// allowed.
-class Error : public std::runtime_error {
+class MONGE_API Error : public std::runtime_error {
  public:
   Error(ErrorCode code, std::string const& message) : std::runtime_error(message), code_(code) {}
   ErrorCode code() const noexcept { return code_; }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <monge/context.hpp>
+#include <monge/export.hpp>
 #include <monge/geometry.hpp>
 #include <monge/options.hpp>
 
@@ -155,13 +156,13 @@ struct ExactPlan {
 /// (n + m + 2) in absolute value. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs
 /// run on the device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if
 /// forbidden pairs leave no plan; unsupported; out_of_memory; device_failure).
-ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
-                      ExactOptions const& options = {});
+MONGE_API ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+                                ExactOptions const& options = {});
 
 /// The same over the pairs of a sparse matrix, all of which are candidates: memory and proof are O(n + m + pairs), on
 /// one thread of the host. With n = m and uniform weights it is a linear sum assignment; so it is for other shapes with
 /// weights 1 and ExactOptions::mass = min(n, m).
-ExactPlan solve_exact(Context const& context, SparseCost const& cost, VectorView a, VectorView b,
-                      ExactOptions const& options = {});
+MONGE_API ExactPlan solve_exact(Context const& context, SparseCost const& cost, VectorView a, VectorView b,
+                                ExactOptions const& options = {});
 
 }  // namespace monge

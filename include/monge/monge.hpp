@@ -19,3 +19,4 @@
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 #include <monge/solver.hpp>
+#include <monge/version.hpp>

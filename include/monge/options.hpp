@@ -2,6 +2,7 @@
 // (visit_solve_options, visit_projection_options).
 #pragma once
 #include <limits>
+#include <monge/export.hpp>
 #include <string>
 
 #include <monge/names.hpp>
@@ -10,7 +11,7 @@ namespace monge {
 
 /// An interval of allowed numbers. An open end is not allowed; the default allows all finite numbers. NaN is never
 /// allowed.
-struct Bounds {
+struct MONGE_API Bounds {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
   bool least_open = true, most_open = true;

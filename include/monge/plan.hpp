@@ -5,6 +5,7 @@
 
 #include <monge/array.hpp>
 #include <monge/derivatives.hpp>
+#include <monge/export.hpp>
 #include <monge/report.hpp>
 
 namespace monge {
@@ -19,7 +20,7 @@ namespace monge {
 /// products with several columns write blocks of rows of P to memory (256 MiB each, or less if P is smaller). In
 /// float32 the error of an entry in such a product is 2^-22 of the entry or 2^-40 of the row's sum, whichever is
 /// larger. Entries within SolveOptions::cache_bytes are kept for the next product.
-class Plan {
+class MONGE_API Plan {
  public:
   struct State;  // src/plan/plan_state.hpp
   explicit Plan(std::unique_ptr<State> state);

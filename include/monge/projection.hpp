@@ -12,6 +12,7 @@
 
 #include <monge/array.hpp>
 #include <monge/context.hpp>
+#include <monge/export.hpp>
 #include <monge/options.hpp>
 
 namespace monge {
@@ -189,9 +190,9 @@ void visit_projection_options(Options& options, Visitor&& visit) {
 ///   blog             rows first, exp, scaling 1e-6, 20                  Fused & Furious
 ///   gumbel_sinkhorn  rows first, log domain, 20                         Mena et al. 2018 (the caller adds the noise)
 ///   superglue        rows first, log domain, dustbin, 100               SuperGlue; the plan itself, not its logarithm
-ProjectionOptions projection_preset(ProjectionPreset preset);
+MONGE_API ProjectionOptions projection_preset(ProjectionPreset preset);
 /// Throws Error for an unknown name; the message lists the known ones.
-ProjectionOptions projection_preset(std::string_view preset);
+MONGE_API ProjectionOptions projection_preset(std::string_view preset);
 
 /// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). On CUDA
 /// the call returns when its work is enqueued in the context's stream; on the CPU, when it is done. A row or column
@@ -200,20 +201,21 @@ ProjectionOptions projection_preset(std::string_view preset);
 /// need a buffer: the context keeps about 256 MiB, or as much as one matrix needs if this is more. Their gradient must
 /// be unrolled. A CUDA context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes,
 /// options, out overlapping logits; unsupported; device_failure).
-void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
+MONGE_API void project(Context const& context, BatchView logits, MutableBatchView out,
+                       ProjectionOptions const& options);
 
 /// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, with out the result of project(). With a dustbin,
 /// d_dustbin_score (B, float32; may be empty) gets the derivative of each matrix's term of the sum by dustbin_score.
-void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
-                      ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
+MONGE_API void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
+                                ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
 
 /// The target sums of project() for logits of rows x columns; with a dustbin there is one more of each. Throws Error as
 /// project() does.
 struct ProjectionMarginals {
   std::vector<float> rows, columns;
 };
-ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
-                                         ProjectionOptions const& options);
+MONGE_API ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
+                                                   ProjectionOptions const& options);
 
 /// The three maps of an mHC layer with S streams from one row of mixes per token (mHC, eq. 7 and 8):
 ///   pre  = sigmoid(scale_0 mixes[0:S] + base[0:S]) + pre_epsilon
@@ -227,12 +229,14 @@ struct MhcOptions {
 
 /// mixes (T x S (S + 2), rows may be strided), scale (3), base (S (S + 2)) -> pre (T x S), post (T x S), res (T, S, S).
 /// All float32, on the context's device. On CUDA 4 streams take one launch, others two.
-void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MutableMatrixView pre,
-                 MutableMatrixView post, MutableBatchView res, MhcOptions const& options = {});
+MONGE_API void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base,
+                           MutableMatrixView pre, MutableMatrixView post, MutableBatchView res,
+                           MhcOptions const& options = {});
 
 /// Gradients in mixes, scale and base from those in pre, post and res. The sums over tokens are taken in a fixed order.
-void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MatrixView d_pre,
-                          MatrixView d_post, BatchView d_res, MutableMatrixView d_mixes, MutableVectorView d_scale,
-                          MutableVectorView d_base, MhcOptions const& options = {});
+MONGE_API void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView scale, VectorView base,
+                                    MatrixView d_pre, MatrixView d_post, BatchView d_res, MutableMatrixView d_mixes,
+                                    MutableVectorView d_scale, MutableVectorView d_base,
+                                    MhcOptions const& options = {});
 
 }  // namespace monge

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <monge/context.hpp>
+#include <monge/export.hpp>
 #include <monge/geometry.hpp>
 #include <monge/options.hpp>
 #include <monge/report.hpp>
@@ -188,7 +189,7 @@ struct RegularizedReport {
 /// X with its dual potentials. It keeps copies of the costs and weights that it needs, except of a cost matrix that the
 /// context can reach: this must not change while the plan exists. Move-only. Outputs may be float32 or float64, on the
 /// host or on the plan's device.
-class RegularizedPlan {
+class MONGE_API RegularizedPlan {
  public:
   struct State;  // src/regularized/regularized_state.hpp
   explicit RegularizedPlan(std::unique_ptr<State> state);
@@ -240,8 +241,9 @@ class RegularizedPlan {
 /// active pairs of two iterates, at first about half of all pairs, in lists that grow: on the CPU up to 7 n m bytes,
 /// and on CUDA bits. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a
 /// Status.
-RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
-                                  Regularizer const& regularizer, RegularizedOptions const& options);
+MONGE_API RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p,
+                                            VectorView q, Regularizer const& regularizer,
+                                            RegularizedOptions const& options);
 
 /// One problem of a batch.
 struct RegularizedProblem {
@@ -258,8 +260,8 @@ struct RegularizedProblem {
 /// part, alone or with others. RegularizedOptions::u, v and plan must be empty. progress gets the index of the problem,
 /// and false stops this problem alone. Throws Error as solve_regularized() does. A wrong argument of any problem throws
 /// before the first iteration. The message begins with the problem: "problem 3: p: ...".
-std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
-                                                     std::span<RegularizedProblem const> problems,
-                                                     RegularizedOptions const& options);
+MONGE_API std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
+                                                               std::span<RegularizedProblem const> problems,
+                                                               RegularizedOptions const& options);
 
 }  // namespace monge

@@ -4,6 +4,7 @@
 
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
+#include <monge/export.hpp>
 #include <monge/geometry.hpp>
 #include <monge/plan.hpp>
 
@@ -16,7 +17,7 @@ namespace monge {
 /// Each solve reads geometry and warm start, so their memory must not change until they are replaced or the last solve
 /// is done. After writing new values to the same memory, call set_geometry(). A returned Plan does not change: while it
 /// exists, the next problem gets its own memory.
-class Solver {
+class MONGE_API Solver {
  public:
   /// Arguments as in solve(). The first solve checks points and costs. Throws Error (invalid_argument).
   Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
