@@ -9,6 +9,8 @@ from pathlib import Path
 HEAD = '''"""The library's options by name. Written by the build, from visit_solve_options and the like."""
 
 from typing import Literal, TypedDict
+
+VERSION = "{}"
 '''
 
 
@@ -28,7 +30,7 @@ solve = _core.solve_option_list()
 method = [option for option in solve if option[0] == "method"]
 others = [option for option in solve if option[0] != "method"]
 Path(output).write_text(
-    HEAD
+    HEAD.format(_core.version())
     + typed_dict("KeywordOptions", "Options of a solve that are no arguments of POT's.", others)
     + typed_dict("SolveOptions", "Options of a solve, in units of the cost.", method, "KeywordOptions")
     + typed_dict("RegularizedOptions", "Options of a regularised solve.", _core.regularized_option_list())

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from . import _plug_in as _plug_in
 from ._assignment import linear_sum_assignment
 from ._checkpoint import Checkpoint
 from ._classic import (

@@ -48,6 +48,41 @@ def test_all_names_without_scikit_learn():
     assert run.stdout.split() == ["False", "solve"]
 
 
+@pytest.fixture
+def with_plug_in(tmp_path):
+    """Runs code where a package monge_cuda has this file as its extension module."""
+
+    def run(name, text):
+        folder = tmp_path / "monge_cuda" / "monge"
+        folder.mkdir(parents=True)
+        (folder / name).write_bytes(text)
+        paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+        code = "import monge; from monge import _core as c; print(c.__file__, monge.Report.__module__, monge._core is c)"
+        return subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": paths}
+        )
+
+    return run
+
+
+def test_the_extension_module_of_monge_cuda_takes_the_place_of_ours(with_plug_in, tmp_path):
+    ours = Path(monge._core.__file__)
+    run = with_plug_in(ours.name, ours.read_bytes())
+    assert run.stdout.split() == [str(tmp_path / "monge_cuda" / "monge" / ours.name), "monge._core", "True"], run.stderr
+
+
+def test_a_monge_cuda_of_another_version_is_refused(with_plug_in):
+    run = with_plug_in("_core.py", b"def version(): return '9.9.9'")
+    assert run.stderr.splitlines()[-1] == (
+        f"ImportError: monge-cuda: is 9.9.9; must be {monge.__version__} as monge is: pip install -U 'monge[cuda]'"
+    )
+
+
+def test_versions_and_devices_for_reports_of_faults():
+    run = subprocess.run([sys.executable, "-m", "monge"], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith(f"monge {monge.__version__} (compiler ") and "\ncpu      " in run.stdout
+
+
 def imported(path, module, known):
     """The modules of the package that a file imports, at its top or within a function.
 
