@@ -75,8 +75,7 @@ std::string cuda_unavailable_reason() {
 #ifdef MONGE_HAVE_CUDA
   return cuda::unavailable_reason();
 #else
-  return "this build has no CUDA: cmake -D MONGE_CUDA=ON, or pip install -C cmake.define.MONGE_CUDA=ON, compiles it "
-         "where nvcc is";
+  return "this build has no CUDA; pip install 'monge[cuda]' has, and a build with MONGE_CUDA=ON where nvcc is";
 #endif
 }
 
