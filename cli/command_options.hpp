@@ -51,6 +51,17 @@ CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value
   return add_option(command, field, value, option_text(value));
 }
 
+/// Rules of --eps and --eps-relative, which the command has: one of them, and no 0, which to the library is an eps that
+/// is not given.
+inline void add_eps_rules(CLI::App& command) {
+  command.get_option("--eps")
+      ->default_str("")
+      ->excludes(command.get_option("--eps-relative"))
+      ->each([](std::string const& text) {
+        if (double eps; parse(text, eps) && eps == 0) refuse("eps: is 0; must be {}", kPositive.text());
+      });
+}
+
 inline void add_run_options(CLI::App& command, RunArguments& run) {
   add_option(command, Field{"threads", at_least(0), "threads on the CPU; 0 is all cores"}, run.threads);
   command

@@ -161,7 +161,7 @@ void add_divergence_command(CLI::App& app, int& exit_code) {
     else if (!std::string_view(field.name).starts_with("splr_"))
       add_option(command, field, value);
   });
-  for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
+  add_eps_rules(command);
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = diverge_files(std::move(*arguments)); });
 }

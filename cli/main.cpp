@@ -7,8 +7,11 @@
 #include <new>
 #include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <monge/context.hpp>
 
@@ -21,6 +24,7 @@
 #include "ranks.hpp"
 #include "regularized_command.hpp"
 #include "solve_command.hpp"
+#include "spelling.hpp"
 #include "transform_command.hpp"
 
 namespace {
@@ -36,6 +40,41 @@ void flush_output() {
   std::cout.flush();
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout)
     throw std::system_error(errno, std::generic_category(), "standard output: cannot be written");
+}
+
+/// "X: is no option of monge; see monge --help", with the name that may be meant.
+std::string unknown(std::string_view name, char const* kind, std::string const& of,
+                    std::vector<std::string> const& known, std::string_view dashes) {
+  std::string const nearest = monge::cli::nearest_name(name.substr(dashes.size()), known);
+  std::string const meant = nearest.empty() ? "; see" : fmt::format("; did you mean {}{}? See", dashes, nearest);
+  return fmt::format("{}: is no {} of {}{} {} --help", name, kind, of, meant, of);
+}
+
+/// One line about wrong use. An unknown name comes first: an option that is missing may be the one that was meant.
+std::string explain(CLI::App& app, CLI::ParseError const& error) {
+  std::string path = "monge";
+  std::vector<CLI::App*> commands{&app};
+  for (CLI::App* const chosen : app.get_subcommands()) {
+    path += " " + chosen->get_name();
+    commands.push_back(chosen);
+  }
+  for (CLI::App* const command : commands) {
+    for (std::string const& extra : command->remaining()) {
+      std::vector<std::string> known;
+      if (extra.starts_with("--")) {
+        for (CLI::Option const* const option : command->get_options())
+          known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
+        std::string const name = extra.substr(0, extra.find('='));
+        return unknown(name, "option", path, known, "--");
+      }
+      if (commands.size() == 1) {
+        for (CLI::App const* const other : app.get_subcommands([](CLI::App*) { return true; }))
+          known.push_back(other->get_name());
+        return unknown(extra, "command", path, known, "") + fmt::format("; commands are {}", fmt::join(known, ", "));
+      }
+    }
+  }
+  return fmt::format("{}; see {} --help", error.what(), path);
 }
 
 }  // namespace
@@ -58,16 +97,16 @@ int main(int argc, char** argv) {
   try {
     monge::cli::begin_ranks();
     try {
-      app.parse(argc, argv);
+      std::vector<std::string> arguments = monge::cli::spelled_arguments(argc, argv);
+      std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
+      app.parse(std::move(arguments));
     } catch (CLI::Success const& request) {  // --help and --version
       app.exit(request);
     }
     flush_output();
     return monge::cli::end_ranks(exit_code);
   } catch (CLI::ParseError const& error) {
-    std::string command = "monge";
-    for (CLI::App const* const chosen : app.get_subcommands()) command += " " + chosen->get_name();
-    return fail(fmt::format("{}; see {} --help", error.what(), command));
+    return fail(explain(app, error));
   } catch (std::bad_alloc const&) {
     return fail("memory: ran out; the problem must fit into this machine's memory");
   } catch (std::exception const& error) {

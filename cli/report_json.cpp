@@ -96,6 +96,11 @@ Json history_json(Report const& report) {
   return history;
 }
 
+void add_solve_options(Json& given, SolveOptions const& options) {
+  visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
+  given[options.eps == 0 ? "eps" : "eps_relative"] = nullptr;  // One takes the place of the other.
+}
+
 }  // namespace
 
 Json report_json(SolveRun const& run, SolveOptions const& options, Report const& report) {
@@ -123,7 +128,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
 
   Json& given = json["options"] = Json::object();
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
-  visit_solve_options(options, add);
+  add_solve_options(given, options);
   visit_entry_options(run.entries, add);
   visit_hvp_options(run.derivatives, add);
   given.update(run.cost_options);
@@ -148,7 +153,7 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
                      {"total", run.read_seconds + run.solve_seconds + run.gradient_seconds}};
   json["problem"] = problem_json(run);
   Json& given = json["options"] = Json::object();
-  visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
+  add_solve_options(given, options);
   given.update(run.cost_options);
   add_run(json, run);
   for (auto const& [key, plan] : {std::pair("ab", &divergence.ab), {"aa", &divergence.aa}, {"bb", &divergence.bb}}) {

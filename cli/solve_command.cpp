@@ -402,7 +402,7 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   add_file("--g", arguments->g, "start from this potential (m), with --f");
   add_file("--values", arguments->values, "m x p; map.npy is the average of these, not of y");
   visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
-  for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
+  add_eps_rules(command);
   command.add_flag("--plan", arguments->entries.plan, "all entries of the plan: plan.npy (n x m)")
       ->group("Entries of the plan to write");
   visit_entry_options(arguments->entries, [&](auto const& field, auto& value) {

@@ -67,10 +67,11 @@ struct SplrOptions {
   int candidate_sweeps = 3;  ///< Sinkhorn sweeps after each choice of pairs; 0: none.
 };
 
-/// Options of solve(). The defaults suit a caller who sets eps alone.
+/// Options of solve(). By default eps is 5 % of the mean cost.
 struct SolveOptions {
-  double eps = 0;           ///< Regularisation, in the units of C. Set one of eps and eps_relative, > 0; 0: not set.
-  double eps_relative = 0;  ///< eps as a fraction of the mean cost (Report::mean_cost), which must be positive.
+  double eps = 0;  ///< Regularisation, in the units of C, > 0. 0: eps_relative sets it.
+  /// Where eps is 0: eps as a fraction of the mean cost (Report::mean_cost), which must be positive.
+  double eps_relative = 0.05;
   Method method = Method::automatic;
   /// Bound of the quantity of `criterion`. 0: run `iterations` sweeps, iterations of splr, or steps of Newton's method
   /// at eps, and return the last potentials.
@@ -106,12 +107,12 @@ struct SolveOptions {
 };
 
 /// Calls visit(Field, member), in this order, for each field that a name and a value can set. Constraints hold for
-/// values that are set: one of eps and eps_relative stays 0.
+/// values that are set: eps may stay 0.
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
   visit(Field{"eps_relative", kPositive,
-              "instead of eps: a share of the mean cost, which takes one pass for euclidean and p-norm"},
+              "eps as a share of the mean cost, where eps is not given; takes one pass for euclidean and p-norm"},
         options.eps_relative);
   visit(Field{"method", OneOf<Method>(), "how potentials are found; auto is sinkhorn, and newton where that pays"},
         options.method);

@@ -45,6 +45,7 @@ from ._core import (
     devices,
 )
 from ._core import version as _version
+from ._costs import CostOptions, LabelOptions
 from ._distributed import Ranks, distributed, on_devices
 from ._divergence import (
     DivergenceResult,
@@ -83,6 +84,7 @@ __all__ = [
     "Check",
     "Checkpoint",
     "ConvergenceWarning",
+    "CostOptions",
     "DeviceInfo",
     "DivergenceResult",
     "ExactOptions",
@@ -91,6 +93,7 @@ __all__ = [
     "ExactResult",
     "GradientReport",
     "Gradients",
+    "LabelOptions",
     "LazyPlan",
     "LinearReport",
     "OTPlanSampler",

@@ -40,6 +40,14 @@ def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
+def _in_float32(field: str, array: Array) -> Array:
+    """Numbers rounded to float32, whose range they must not leave."""
+    most, sizes = float(np.finfo(np.float32).max), abs(array)
+    if bool(((sizes > most) & (sizes < math.inf)).any()):
+        raise ValueError(f"{field}: has entries above {most:.3g} in size; must be within float32, the arithmetic")
+    return array.float() if hasattr(array, "float") else array.astype("float32")
+
+
 class NumPy:
     """NumPy, and all that NumPy can read: lists, buffers, data frames."""
 
@@ -64,11 +72,12 @@ class NumPy:
         return np.ascontiguousarray(array)
 
     def read_small(self, field: str, value: Any) -> Array:
-        """An array of small matrices: float16, bfloat16 and float32 as they are, float64 is refused."""
+        """An array of small matrices: float16, bfloat16 and float32 as they are, other numbers in float32."""
         array = as_numpy(field, value)
-        if array.dtype.kind != "f" or array.dtype.itemsize > 4:
-            raise TypeError(f"{field}: is of dtype {array.dtype}; must be float16 or float32, as by astype()")
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+        if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+            raise TypeError(f"{field}: is of dtype {array.dtype}; must be numbers, which are computed in float32")
+        is_small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        array = array.astype(array.dtype.newbyteorder("="), copy=False) if is_small else _in_float32(field, array)
         fits = array.flags.aligned and _strides_fit([s // array.itemsize for s in array.strides], array.shape)
         return array if fits else np.ascontiguousarray(array)
 
@@ -138,6 +147,9 @@ class NumPy:
     def log(self, array: Array) -> Array:
         return np.log(array)
 
+    def stack(self, arrays: list[Array]) -> Array:
+        return np.stack(arrays)
+
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         try:
             from scipy.sparse import csr_array
@@ -164,8 +176,9 @@ class CuPy(NumPy):
         return self.module.ascontiguousarray(value)
 
     def read_small(self, field: str, value: Any) -> Array:
-        if value.dtype.kind != "f" or value.dtype.itemsize > 4:
-            raise TypeError(f"{field}: is of dtype {value.dtype}; must be float16 or float32")
+        if value.dtype.kind not in "fiub":
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be numbers, which are computed in float32")
+        value = value if value.dtype.kind == "f" and value.dtype.itemsize <= 4 else _in_float32(field, value)
         fits = _strides_fit([s // value.dtype.itemsize for s in value.strides], value.shape)
         return value if fits else self.module.ascontiguousarray(value)
 
@@ -209,6 +222,9 @@ class CuPy(NumPy):
 
     def log(self, array: Array) -> Array:
         return self.module.log(array)
+
+    def stack(self, arrays: list[Array]) -> Array:
+        return self.module.stack(arrays)
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         from cupyx.scipy.sparse import csr_matrix
@@ -260,9 +276,11 @@ class PyTorch(NumPy):
         return value.contiguous()
 
     def read_small(self, field: str, value: Any) -> Array:
-        if value.dtype not in (self.module.float32, self.module.bfloat16, self.module.float16):
-            raise TypeError(f"{field}: is of dtype {value.dtype}; must be float16, bfloat16 or float32")
+        if value.dtype.is_complex:
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be numbers, which are computed in float32")
         value = self._usable(field, value)
+        if value.dtype not in (self.module.float32, self.module.bfloat16, self.module.float16):
+            value = _in_float32(field, value)
         return value if _strides_fit(value.stride(), value.shape) else value.contiguous()
 
     def read_index(self, field: str, value: Any) -> Array:
@@ -330,6 +348,9 @@ class PyTorch(NumPy):
     def log(self, array: Array) -> Array:
         return array.log()
 
+    def stack(self, arrays: list[Array]) -> Array:
+        return self.module.stack(arrays)
+
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that sparse tensors are in beta state.
@@ -396,6 +417,9 @@ class Jax(NumPy):
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
         return self.module.device_put(np.array(values, dtype), device)
+
+    def stack(self, arrays: list[Array]) -> Array:
+        return self.module.numpy.stack(arrays)
 
     def exp(self, array: Array) -> Array:
         return self.module.numpy.exp(array)

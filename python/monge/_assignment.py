@@ -12,13 +12,14 @@ import numpy as np
 from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read, read_index, stack_of
 from ._exact import run
-from ._names import shown, truth
+from ._names import calls, shown, truth
 from ._problem import Problem
 from ._sparse import SparseCosts, read_sparse
 
 _INFEASIBLE, _INVALID = 1, 2
 
 
+@calls()
 def linear_sum_assignment(
     cost_matrix: Any,
     maximize: bool = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
+from ._costs import COSTS, alone, split_costs
 from ._followed import Followed, requires_gradient
 from ._names import MATRIX, POINTS, calls, refuse_gradient, truth
 from ._plan_result import Gradients, attached, without_second
@@ -30,6 +31,7 @@ from ._result import OTResult
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._costs import CostOptions, SampleOptions
     from ._options import KeywordOptions
 
 
@@ -162,33 +164,26 @@ def sinkhorn_divergence(
     max_iter: int | None = None,
     tol: float | None = None,
     *,
-    scale: float = 1.0,
-    norm_p: float | None = None,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     potentials_init: Any = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
-    **options: Unpack[KeywordOptions],
+    **options: Unpack[SampleOptions],
 ) -> DivergenceResult:
     """The Sinkhorn divergence of two weighted clouds, in units of the cost. It is symmetric and 0 for equal measures.
     For "sqeuclidean" it is positive, and convex in either measure. Where X_a and X_b, labels and weights are equal
     arrays, or on CUDA the same arrays, one solve serves all three parts, and value and gradients are exactly 0.
 
     Args:
-        X_a, X_b, metric, norm_p, scale: Points (n x d) and (m x d) and their cost, as for :func:`monge.solve_sample`.
-        labels_x, labels_y, label_cost, label_weight: Classes and their costs, as for :func:`monge.solve_sample`. The
-            costs are square and symmetric, as each cloud meets itself.
+        X_a, X_b, metric: Points (n x d) and (m x d) and their cost, as for :func:`monge.solve_sample`.
         potentials_init: A warm start, in units of the cost: a :class:`DivergenceResult` of the same sizes, or (f, g) or
             (f, g, f_aa, f_bb), potentials of OT(a, b), OT(a, a) and OT(b, b).
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
     The other arguments, and errors, are as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol,
-    n_threads, device, progress and options, each for all three solves. reg "auto", the default, is 5 % of the mean cost
-    between X_a and X_b.
+    n_threads, device, progress and options, each for all three solves. Options may also be those of the costs,
+    :class:`monge.CostOptions`, where `label_cost` is square and symmetric, as each cloud meets itself. reg "auto", the
+    default, is 5 % of the mean cost between X_a and X_b.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -197,9 +192,9 @@ def sinkhorn_divergence(
     >>> bool(monge.sinkhorn_divergence(x, x, reg=0.1).value == 0)
     True
     """
-    labels = (labels_x, labels_y, label_cost, label_weight)
-    problem = points_problem(X_a, X_b, a, b, metric, norm_p, scale, *labels, device)
-    translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
+    costs, own = split_costs(options)
+    problem = points_problem(X_a, X_b, a, b, metric, device, **costs)
+    translated = solve_options(own, reg, "KL", unbalanced, "KL", method, max_iter, tol)
     ab = with_weights(problem, translated)
     parts = [ab, ab.of_side(0), ab.of_side(1)]
     return _divergence(parts, translated, potentials_init, n_threads, progress, warn)
@@ -274,27 +269,21 @@ def c_transform(
     g: Any,
     metric: str = "sqeuclidean",
     *,
-    scale: float = 1.0,
-    norm_p: float | None = None,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     n_threads: int | None = None,
     device: Any = None,
+    **costs: Unpack[CostOptions],
 ) -> tuple[Array, Array]:
     """f_i = min_j (C_ij - g_j), and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
 
-    g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, labels, `n_threads` and `device` are as for
-    :func:`monge.solve_sample`. The arithmetic is float64. If tensors of PyTorch require gradients, f has first
+    g (m) is in units of the cost. X_a, X_b, `metric`, `costs` (:class:`monge.CostOptions`), `n_threads` and `device`
+    are as for :func:`monge.solve_sample`. The arithmetic is float64. If tensors of PyTorch require gradients, f has first
     derivatives by the points and by g, those of the minimising pairs. A ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
     array([0, 1])
     """
-    labels = (labels_x, labels_y, label_cost, label_weight)
-    problem = points_problem(X_a, X_b, None, None, metric, norm_p, scale, *labels, device)
+    problem = points_problem(X_a, X_b, None, None, metric, device, **alone(costs, COSTS))
     place = problem.place
     f, argmin = place.empty(problem.geometry.rows), place.empty_index(problem.geometry.rows)
     _core.c_transform(place.session(n_threads), problem.geometry, read("g", g), f, argmin)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _core
-from ._arrays import Array, framework_of, on_host
+from ._arrays import Array, framework_of, on_host, read_matrix
+from ._followed import requires_gradient
+from ._costs import split_costs
 from ._names import MATRIX, POINTS, calls, shown
 from ._plan_result import Gradients, SparsePlanResult, attached
 from ._problem import (
@@ -29,6 +31,7 @@ from ._sparse import SparseCosts
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._costs import ExactSampleOptions
     from ._options import ExactOptions
 
 _ALWAYS_ROUNDS = 100
@@ -120,7 +123,7 @@ class ExactResult(SparsePlanResult):
     where a backward pass asks for them.
     """
 
-    _is_constant = ("plan", "pairs", "sparse_plan", "topk", "marginals", "apply", "average")
+    _is_constant = ("plan", "pairs", "sparse_plan", "topk", "marginals", "apply", "average", "target")
 
     def __init__(self, problem: Problem, options: dict[str, Any], made: _Made) -> None:
         super().__init__(problem, options, made.report)
@@ -187,11 +190,34 @@ class ExactResult(SparsePlanResult):
         (values,) = attached(self, "sparse_plan", (self._place.array(made.values),))
         return index(made.row_begin), index(made.column_indices), values
 
+    @calls(x="points", y="X_b")
     def transform(self, points: Any = None) -> Array:
-        """The average target of each of the sources. `points` other than these have no images, and must be None."""
-        if points is not None:
-            raise NotImplementedError("points: are given; an exact plan moves its sources alone; with reg there are maps")
-        return self._average_of_targets()
+        """The average target of each source, or the target of each of `points` (k x d).
+
+        The target of a point x is the y_j of the least c(x, y_j) - g_j: the limit of the entropic map for small eps. A
+        source that sends all its mass to one target goes there, up to ties. In PyTorch the target is constant in the
+        points and the costs.
+
+        Raises NotImplementedError for a cost matrix, which has no points, and for labels, which new points have not.
+        """
+        if points is None:
+            return self._average_of_targets()
+        problem = self._problem
+        if problem.cost is not None or problem.labels_x is not None:
+            what = "is a cost matrix, which has" if problem.cost is not None else "has labels, and so has"
+            raise NotImplementedError(f"transform: the problem {what} no costs of new points")
+        given, d = read_matrix("points", points, "(k, d)"), problem.x.shape[1]  # type: ignore[union-attr]
+        if given.shape[1] != d:
+            raise ValueError(f"points: has shape {tuple(given.shape)}; must be (k, {d})")
+        clouds = replace(problem, x=given, a=None, b=None, followed=None)
+        f, nearest = self._place.empty(given.shape[0]), self._place.empty_index(given.shape[0])
+        _core.c_transform(self._place.session(None), clouds.geometry, self._made.g, f, nearest)
+        nearest = self._place.finish(nearest)
+        if self._followed is None and not requires_gradient(points):
+            return self._place.array(on_host(problem.y)[on_host(nearest)])
+        y: Any = problem.y if self._followed is None else self._followed.unchanged("transform")[2]
+        images = y[nearest].to(f.dtype)  # By X_b the derivative is that of the choice, by all else it is 0.
+        return images + attached(self, "target", (0 * images.detach(),), (points,))[0]
 
     @property
     def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -356,12 +382,6 @@ def solve_exact_sample(
     b: Any = None,
     metric: str = "sqeuclidean",
     *,
-    norm_p: float | None = None,
-    scale: float = 1.0,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
     potentials_init: tuple[Any, Any] | None = None,
     start: ExactResult | None = None,
@@ -369,20 +389,19 @@ def solve_exact_sample(
     tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
-    **options: Unpack[ExactOptions],
+    **options: Unpack[ExactSampleOptions],
 ) -> ExactResult:
     """:func:`solve_exact` with the costs of points, which are never stored: memory is O((n + m) d).
 
-    Points, metric, norm_p, scale and labels are as for :func:`monge.solve_sample`; other arguments and errors are as
-    for :func:`solve_exact`.
+    Points, metric and options of the costs, :class:`monge.CostOptions`, are as for :func:`monge.solve_sample`; other
+    arguments and errors are as for :func:`solve_exact`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
     >>> monge.solve_exact_sample(x, x[::-1] + 10).pairs[1]
     array([3, 2, 1, 0])
     """
-    problem = points_problem(
-        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
-    )
-    translated = exact_options(options, unbalanced, tol)
+    costs, own = split_costs(options)
+    problem = points_problem(X_a, X_b, a, b, metric, device, **costs)
+    translated = exact_options(own, unbalanced, tol)
     return run(problem, translated, potentials_init, n_threads, progress, start)

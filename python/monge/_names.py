@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
+
+from ._costs import COSTS
 
 _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
@@ -71,6 +74,18 @@ REGULARIZED = {
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
 _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUAL_TOTALS_OF_EXACT}|{_UNEQUAL_PENALTIES}")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument ')?(tol|max_iter)(?:'|: is no option)")
+_UNKNOWN = re.compile(r"(\w+): (?P<what>is no option[^;]*); options are (?P<known>[^;]*)(?P<rest>.*)")
+_NO_ARGUMENT = re.compile(r".*\(\) got an unexpected keyword argument '(\w+)'")
+_ELSEWHERE = {
+    **dict.fromkeys(("epsilon", "blur"), "reg"),
+    **dict.fromkeys(("tau", "tau_a", "tau_b", "reg_m", "reach"), "unbalanced"),
+    **dict.fromkeys(("stopThr", "threshold"), "tol"),
+    **dict.fromkeys(("numItermax", "numIterMax", "max_iterations"), "max_iter"),
+    **dict.fromkeys(("warmstart", "init"), "potentials_init"),
+    "num_threads": "n_threads",
+    "p": "norm_p",
+}
+"""Names of arguments in POT, GeomLoss and OTT-JAX, which no rule of spelling finds."""
 
 
 def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:
@@ -90,6 +105,7 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
                 unknown = _NO_OPTION.match(str(error))
                 if unknown is not None and unknown[1] in names:
                     error.args = (f"{unknown[1]}: is no option; must be given as {names[unknown[1]]}",)
+                say_nearest(error, function, keywords)
                 rename(error, {field: name for field, name in names.items() if field not in keywords})
                 say_rounding(error, _weights(function, arguments, keywords))
                 raise
@@ -97,6 +113,33 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
         return call
 
     return decorate
+
+
+def say_nearest(error: Exception, function: Callable[..., Any], keywords: Iterable[str]) -> None:
+    """Adds the name that may be meant to an error about an unknown option or argument of the function."""
+    arguments = [
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if one.kind is not one.VAR_KEYWORD and name != "self"
+    ]
+    unknown, none = _UNKNOWN.fullmatch(str(error)), _NO_ARGUMENT.match(str(error))
+    if unknown is not None:
+        name, what, known, rest = unknown.groups()
+        of_points = COSTS if "metric" in arguments and "stopThr" not in arguments else ()  # POT's functions have none.
+        nearest = nearest_name(name, [*arguments, *of_points, *re.split(", | and ", known)])
+        if nearest:
+            error.args = (f"{name}: {what}; did you mean {nearest}? Options are {known}{rest}",)
+    elif none is not None and none[1] in keywords and none[1] not in arguments:
+        nearest = nearest_name(none[1], arguments)
+        meant = f"; did you mean {nearest}?" if nearest else f"; arguments are {', '.join(arguments)}"
+        error.args = (f"{none[1]}: is no argument of {function.__name__}(){meant}",)
+
+
+def nearest_name(given: str, known: Sequence[str]) -> str:
+    """The known name that is likely to be meant, or an empty string."""
+    if _ELSEWHERE.get(given) in known:
+        return _ELSEWHERE[given]
+    return (difflib.get_close_matches(given, known, 1, 0.7) + [""])[0]
 
 
 def _weights(function: Callable[..., Any], arguments: Any, keywords: Mapping[str, Any]) -> Iterator[Any]:

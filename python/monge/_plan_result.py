@@ -241,6 +241,10 @@ class PlanResult:
         over columns, for values (n,) or (n, p) of the sources."""
         raise NotImplementedError
 
+    def transform(self, points: Any = None) -> Array:
+        """The map of the plan at `points` (k x d), by default at the sources."""
+        raise NotImplementedError
+
     def _average_of_targets(self) -> Array:
         """The average target of each source."""
         if self._problem.y is None:

@@ -31,12 +31,10 @@ from ._arrays import (
     read_optional,
     stack_of,
 )
+from ._costs import LABELS
 from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 from ._sparse import SparseCosts, read_sparse
-
-AUTO_EPS_RELATIVE = 0.05
-"""eps over the mean cost where `reg` is "auto"."""
 
 ProgressFunction = Callable[[Any], object]
 """Called with a Progress, or a RegularizedProgress, at each check."""
@@ -272,13 +270,14 @@ def points_problem(
     a: Any,
     b: Any,
     metric: str,
+    device: Any = None,
+    *,
     norm_p: float | None = None,
     scale: float = 1.0,
     labels_x: Any = None,
     labels_y: Any = None,
     label_cost: Any = None,
     label_weight: float = 1.0,
-    device: Any = None,
 ) -> Problem:
     cost_function, p = cost_of_metric(metric, norm_p)
     names_x, names_y = names_of_columns(X_a), names_of_columns(X_b)
@@ -466,17 +465,9 @@ def kl_problems(X_a: Any, X_b: Any, a: Any, b: Any, scale: float, device: Any) -
     return matrix_problems([number("scale", scale) * cost for cost in costs], a, b, device)
 
 
-def points_problems(
-    X_a: Any,
-    X_b: Any,
-    a: Any,
-    b: Any,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    **costs: Any,
-) -> list[Problem]:
-    """:func:`points_problem` for each of a batch. `costs` are those of all problems."""
+def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, metric: str, device: Any, **costs: Any) -> list[Problem]:
+    """:func:`points_problem` for each of a batch."""
+    labels_x, labels_y, label_cost = (costs.pop(name) for name in LABELS)
     weight_of_labels(labels_x, labels_y, label_cost, costs["label_weight"])
     stacks, X_a, X_b = [], stack_of("X_a", X_a), stack_of("X_b", X_b)
     if all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
@@ -495,14 +486,13 @@ def points_problems(
     ]
 
     def make(x: Any, y: Any, a: Any, b: Any, *labels: Any) -> Problem:
-        names = ("labels_x", "labels_y", "label_cost")
-        return points_problem(x, y, a, b, **costs, **dict(zip(names, labels)))
+        return points_problem(x, y, a, b, metric, device, **costs, **dict(zip(LABELS, labels)))
 
     if not stacks:
         return each_problem(make, *columns)
     # Clouds of a stack have one shape, dtype and place, so only the first are checked.
     (first,) = each_problem(make, *(column[:1] for column in columns))
-    place = Place.of(X_a, first.x, first.y, device=costs["device"])
+    place = Place.of(X_a, first.x, first.y, device=device)
 
     def alike(x: Array, y: Array, *given: Any) -> Problem:
         followed = Followed.of(None, *given[:4]) if follows else None
@@ -650,9 +640,11 @@ def solve_options(
         penalty_a=("unbalanced", penalty_a),
         penalty_b=("unbalanced", penalty_b),
     )
-    if not names_eps(options):
-        options["eps_relative"] = AUTO_EPS_RELATIVE
-    return options
+    if "eps" in options and "eps_relative" in options:
+        raise ValueError(f"eps_relative: is given with {'eps' if eps is None else 'reg'}; must be one of them")
+    if options.get("eps") == 0:
+        raise ValueError("eps: is 0; must be > 0, or left out for 5 % of the mean cost")
+    return options  # Without eps it is the library's default, 5 % of the mean cost.
 
 
 def at_the_end(options: dict[str, Any], report: _core.Report) -> dict[str, Any]:

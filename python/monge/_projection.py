@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, Place, framework_of, read, read_optional
-from ._names import number, shown, whole
+from ._names import calls, number, shown, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,6 +45,7 @@ def _without_marginals(preset: str, options: tuple[tuple[str, Any], ...]) -> _co
     return _core.ProjectionOptions(preset, dict(options), None, None)
 
 
+@calls()
 def project(
     logits: Any,
     preset: str | None = None,
@@ -57,7 +58,8 @@ def project(
     """Each matrix of `logits` (..., n, m), scaled to given row and column sums by Sinkhorn's iteration.
 
     Args:
-        logits: float16, bfloat16 (PyTorch) or float32; arithmetic is float32. n and m up to 2049, with the dustbin.
+        logits: float16, bfloat16 (PyTorch) or float32; arithmetic is float32. Other numbers, float64 among them, are
+            rounded to float32, and so is the result. n and m up to 2049, with the dustbin.
         preset: A convention in use: "mhc_paper", "deepseek", "megatron", "blog", "gumbel_sinkhorn" or "superglue".
             Without one, 20 iterations of exp, rows first.
         row_marginal, column_marginal: The sums of all matrices, instead of `row_sum`.
@@ -65,7 +67,8 @@ def project(
         options: Options that differ from the preset: :class:`monge.ProjectionOptions`.
 
     Returns:
-        The projections, of the shape and dtype of `logits`; with `dustbin` one row and column more.
+        The projections, of the shape and dtype of `logits`, float32 for float64; with `dustbin` one row and column
+        more.
 
     Raises:
         ValueError, TypeError: An argument is wrong.
@@ -102,6 +105,7 @@ def _batch_of(logits: Any, field: str = "logits") -> tuple[Array, tuple[int, ...
     return (batch if len(shape) == 3 else batch.reshape(math.prod(shape[:-2]), *shape[-2:])), shape
 
 
+@calls()
 def projection_marginals(
     rows: int,
     columns: int,
@@ -129,6 +133,7 @@ def streams_of(field: str, shape: tuple[int, ...]) -> int:
     return streams
 
 
+@calls()
 def mhc_mapping(
     mixes: Any,
     scale: Any,
@@ -144,7 +149,8 @@ def mhc_mapping(
 
     The layer has 8 mixes for 2 streams, 24 for 4 and 80 for 8; on a GPU 4 streams take one launch, others two. The
     inputs are float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The arithmetic is float32:
-    inputs in half precision are converted, and the maps are rounded.
+    inputs in half precision are converted, and the maps are rounded. Other numbers, float64 among them, count as
+    float32.
 
     Returns pre (..., n) = sigmoid + `pre_epsilon`, post (..., n) = `post_factor` sigmoid, and res (..., n, n), the
     projection of the last n n columns, whose `preset`, `n_threads` and `options` are as for :func:`project`. DeepSeek's

@@ -13,6 +13,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, framework_of, kept_optional, on_host, read, read_index, read_optional
+from ._costs import split_costs
 from ._names import REGULARIZED, ROWS, calls, number, refuse_gradient, shown
 from ._plan_result import SparsePlanResult, attached
 from ._problem import (
@@ -34,6 +35,7 @@ from ._result import BatchResult
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._costs import RegularizedSampleOptions
     from ._options import RegularizedOptions
 
 Start = tuple[Array | None, Array | None, Array | None]
@@ -595,12 +597,6 @@ def solve_regularized_sample(
     hypentropy_width: float | None = None,
     separable: SeparableTerm | None = None,
     slopes: Any = None,
-    norm_p: float | None = None,
-    scale: float = 1.0,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     plan_init: Any = None,
     n_threads: int | None = None,
@@ -608,23 +604,23 @@ def solve_regularized_sample(
     tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
-    **options: Unpack[RegularizedOptions],
+    **options: Unpack[RegularizedSampleOptions],
 ) -> RegularizedResult:
     """:func:`solve_regularized` with the costs of points.
 
     Newton's method, for a quadratic term or none, stores the active pairs of two plans, at first about half of all
     pairs: on a CPU up to 7 n m bytes, on a GPU bits. Splitting, for all terms, stores the plan and the costs.
-    `report.peak_bytes` has the sum. Points have no mask. Points, metric, norm_p, scale and labels are as for :func:`monge.solve_sample`;
-    other arguments and errors are as for :func:`solve_regularized`.
+    `report.peak_bytes` has the sum. Points have no mask. Points, metric and options of the costs,
+    :class:`monge.CostOptions`, are as for :func:`monge.solve_sample`; other arguments and errors are as for
+    :func:`solve_regularized`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
     >>> monge.solve_regularized_sample(x, x + 10).transform().ravel().round(3)
     array([10., 11., 12., 13.])
     """
-    problem = points_problem(
-        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
-    )
+    costs, own = split_costs(options)
+    problem = points_problem(X_a, X_b, a, b, metric, device, **costs)
     regularizer = Regularizer.read(
         quadratic,
         group_lasso,
@@ -638,7 +634,7 @@ def solve_regularized_sample(
         separable,
         slopes,
     )
-    translated = regularized_options(options, max_iter, tol)
+    translated = regularized_options(own, max_iter, tol)
     return run(problem, regularizer, translated, potentials_init, n_threads, progress, plan_init)
 
 

@@ -11,11 +11,11 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, on_host, read, read_matrix
+from ._arrays import Array, Place, framework_of, on_host, read, read_matrix, stack_of
 from ._followed import requires_gradient
 from ._names import MOST, calls, number, whole
 from ._plan_result import Gradients, LazyPlan, PlanResult, attached, without_second
-from ._problem import Problem, at_the_end, warn
+from ._problem import Problem, all_of, at_the_end, each_problem, warn
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
@@ -473,6 +473,22 @@ class BatchResult(Sequence[Result]):
         """P^T 1 (B, m)."""
         return self.marginals[1]
 
+    def apply(self, v: Any, transpose: bool = False) -> Any:
+        """P v of each problem, for `v` (B, m) or (B, m, p), or a list of (m,) or (m, p), one for each; with `transpose`
+        P^T v, of n in the place of m. No plan is formed."""
+        return self._each("apply", "v", v, transpose)
+
+    def average(self, values: Any, transpose: bool = False) -> Any:
+        """The averages of each problem, as of a single result, for `values` (B, m) or (B, m, p), or a list of (m,) or
+        (m, p), one for each; with `transpose` of n in the place of m."""
+        return self._each("average", "values", values, transpose)
+
+    def transform(self, points: Any = None) -> Any:
+        """The map of each problem at `points` (B, k, d), or a list of (k, d), one for each; by default at its sources."""
+        if points is None:
+            return self._stacked([result.transform() for result in self])
+        return self._each("transform", "points", points)
+
     @property
     def status(self) -> list[str]:
         """The status of each problem."""
@@ -524,6 +540,16 @@ class BatchResult(Sequence[Result]):
         from .torch._result import together
 
         return together(name, [getattr(result, name) for result in self])
+
+    def _each(self, name: str, field: str, given: Any, *how: Any) -> Any:
+        """The method `name` of each result with its part of the argument."""
+        parts = all_of(field, stack_of(field, given), "a stack or a list with an array for each problem")
+        if len(parts) != len(self):
+            raise ValueError(f"{field}: has {len(parts)} entries; must have {len(self)}, one for each problem")
+        return self._stacked(each_problem(lambda result, v: getattr(result, name)(v, *how), self._results, parts))
+
+    def _stacked(self, parts: list[Array]) -> Any:
+        return framework_of(parts[0]).stack(parts) if len({tuple(part.shape) for part in parts}) == 1 else parts
 
     def _numbers(self, values: list[float]) -> Array:
         return self._place.array(values)

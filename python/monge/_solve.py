@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, _signatures
 from ._arrays import read_optional
+from ._costs import LABELS, split_costs
 from ._exact import exact_options
 from ._exact import run as run_exact
 from ._names import MATRIX, POINTS, calls, lower_name, number, refuse_gradient, shown, truth
@@ -43,10 +44,12 @@ from ._regularized import Regularizer, quadratic_term, regularized_options
 from ._regularized import run as run_regularized
 from ._regularized import run_batch as run_regularized_batch
 from ._result import BatchResult, OTResult
+from ._signatures import typed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._costs import SampleOptions
     from ._options import KeywordOptions
 
 _OF_POTENTIALS = {"f": "f", "g": "g"}
@@ -162,7 +165,7 @@ def _exact_options(
     for name in own:
         if name not in ExactOptions.__annotations__:
             options = ", ".join(ExactOptions.__annotations__)
-            raise TypeError(f"{name}: is no option without reg, where options are {options}; reg may be 'auto'")
+            raise TypeError(f"{name}: is no option without reg; options are {options}; reg may be 'auto'")
     return library_options(exact_options(own, unbalanced, tol), rounds=("max_iter", max_iter))
 
 
@@ -196,6 +199,7 @@ def _solve_batch(
     return BatchResult(each_problem(lambda p, start: run_exact(p, options, start, *how), problems, starts))
 
 
+@typed(_signatures.solve)
 @calls(**MATRIX)
 def solve(
     M: Any,
@@ -278,6 +282,7 @@ def solve(
     return _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose), c=c)
 
 
+@typed(_signatures.solve_sample)
 @calls(**POINTS)
 def solve_sample(
     X_a: Any,
@@ -309,15 +314,9 @@ def solve_sample(
     projections: Any = None,
     scaler: Any = None,
     *,
-    norm_p: float | None = None,
-    scale: float = 1.0,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
-    **options: Unpack[KeywordOptions],
+    **options: Unpack[SampleOptions],
 ) -> Any:
     """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
 
@@ -331,11 +330,8 @@ def solve_sample(
         c, plan_init, rank, scaling, X_init, random_state, debias, n_projections, projections: Arguments of POT for
             other methods. Any value but POT's default is a NotImplementedError that names an alternative.
         scaler: A function of points, or an object with transform(), by which both clouds are replaced first.
-        norm_p: The p >= 1 of the metric "p-norm", by default 2.
-        scale: A factor of the costs, by default 1. The cost of GeomLoss is "sqeuclidean" with scale 0.5.
-        labels_x, labels_y, label_cost, label_weight: Classes l of the points, (n) and (m) whole numbers from 0, and a
-            cost matrix of classes by classes: label_weight (1) times label_cost[l_i, l_j] is added to C_ij. The metric
-            is "sqeuclidean", "cosine" or "dot".
+        options: Options of the costs, :class:`monge.CostOptions` (`norm_p`, `scale` and labels), and those of
+            :func:`solve`.
 
     All else as for :func:`solve`.
 
@@ -349,12 +345,10 @@ def solve_sample(
     refuse_unsupported(
         random_state=random_state, debias=debias, n_projections=n_projections, projections=projections
     )
-    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    costs, own = split_costs(options)
+    how = _translated(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     X_a, X_b = scaled(scaler, X_a, X_b)
-    problem = points_problem(
-        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
-    )
-    problem = with_grad(problem, grad)
+    problem = with_grad(points_problem(X_a, X_b, a, b, metric, device, **costs), grad)
     return _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
 
 
@@ -428,30 +422,24 @@ def plan_of_sample(
     reg: float,
     unbalanced: float | Sequence[float] | None = None,
     n_threads: int | None = None,
-    norm_p: float | None = None,
-    scale: float = 1.0,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     device: Any = None,
-    **options: Unpack[KeywordOptions],
+    **options: Unpack[SampleOptions],
 ) -> OTResult:
     """:func:`plan_of` with the costs of points.
 
     Args:
         f, g: Potentials (n) and (m), in units of the cost, as for :func:`plan_of`.
         reg: eps > 0, in units of the cost.
-        X_a, X_b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight: As for :func:`solve_sample`.
+        X_a, X_b, metric: As for :func:`solve_sample`.
         a, b, unbalanced, n_threads, device: As for :func:`solve`.
-        options: `precision`, whose "auto" is float32, and `cache_bytes`; no others.
+        options: Options of the costs, :class:`monge.CostOptions`; `precision`, whose "auto" is float32, and
+            `cache_bytes`; no others.
 
     Results and errors are those of :func:`plan_of`.
     """
-    problem = points_problem(
-        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
-    )
-    return _plan_of(problem, f, g, reg, unbalanced, n_threads, dict(options))
+    costs, own = split_costs(options)
+    problem = points_problem(X_a, X_b, a, b, metric, device, **costs)
+    return _plan_of(problem, f, g, reg, unbalanced, n_threads, own)
 
 
 @calls(**MATRIX)
@@ -523,18 +511,13 @@ def solve_sample_batch(
     reg_type: str = "entropy",
     grad: str = "envelope",
     *,
-    scale: float = 1.0,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
     potentials_init: Sequence[tuple[Any, Any]] | tuple[Any, Any] | None = None,
     n_threads: int | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
-    **options: Unpack[KeywordOptions],
+    **options: Unpack[SampleOptions],
 ) -> BatchResult[Any]:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
 
@@ -545,24 +528,27 @@ def solve_sample_batch(
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
         reg_type: "entropy" (the default), "KL" or "L2".
-        metric, scale, label_weight: Those of all problems, as for :func:`solve_sample`. `metric`
-            may also be "kl", KL(y_j | x_i), whose costs are stored, without labels.
-        labels_x, labels_y: Classes (B, n) and (B, m), lists of them, or (n) and (m) for all problems.
-        label_cost: Costs of the classes for all problems, or a stack or list with one matrix for each.
+        metric: That of all problems, as for :func:`solve_sample`, or "kl", KL(y_j | x_i), whose costs are stored,
+            without labels.
         potentials_init: As for :func:`solve_batch`.
+        options: Options of the costs, :class:`monge.CostOptions`, and those of :func:`solve`. `labels_x` and `labels_y`
+            are (B, n) and (B, m), lists of them, or (n) and (m) for all problems; `label_cost` is one matrix for all
+            problems, or a stack or list with one for each.
 
     All else as for :func:`solve`, the same for all problems. Results and errors are those of :func:`solve_batch`.
     """
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg)
+    costs, own = split_costs(options)
+    if "norm_p" in options:
+        raise TypeError("norm_p: is no option of a batch; must be given as p")
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
-    norm_p = None if is_default else p
-    if isinstance(metric, str) and metric == "kl" and norm_p is None:
-        if labels_x is not None or labels_y is not None or label_cost is not None:
+    costs["norm_p"] = None if is_default else p
+    if isinstance(metric, str) and metric == "kl" and costs["norm_p"] is None:
+        if any(costs[name] is not None for name in LABELS):
             raise NotImplementedError("metric: is 'kl', which has no labels; must be another")
-        problems = kl_problems(X_a, X_b, a, b, scale, device)
+        problems = kl_problems(X_a, X_b, a, b, costs["scale"], device)
     else:
-        costs = dict(metric=metric, norm_p=norm_p, scale=scale, label_weight=label_weight, device=device)
-        problems = points_problems(X_a, X_b, a, b, labels_x, labels_y, label_cost, **costs)
+        problems = points_problems(X_a, X_b, a, b, metric, device, **costs)
     problems = [with_grad(problem, grad) for problem in problems]
-    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    how = _translated(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     return _solve_batch(problems, *how, potentials_init, n_threads, progress)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
+from ._costs import LABELLED, alone
 from ._names import MATRIX, POINTS, calls, truth
 from ._problem import (
     Problem,
@@ -25,6 +26,7 @@ from ._result import OTResult
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from ._costs import LabelOptions
     from ._options import KeywordOptions
 
 _OF_ONE_SOLVER = ("_lock", "_is_solving", "_key", "_made", "_session")
@@ -126,20 +128,17 @@ class Solver:
         a: Any = None,
         b: Any = None,
         *,
-        labels_x: Any = None,
-        labels_y: Any = None,
-        label_cost: Any = None,
-        label_weight: float = 1.0,
         potentials_init: tuple[Any, Any] | None = None,
         progress: bool | ProgressFunction | None = None,
+        **labels: Unpack[LabelOptions],
     ) -> OTResult:
         """:func:`monge.solve_sample` of X_a (n x d), X_b (m x d), a (n) and b (m) with the options of this solver.
 
-        `labels_x`, `labels_y`, `label_cost`, `label_weight`, `potentials_init`, `progress`, results and errors are as
-        for :func:`monge.solve_sample`.
+        `potentials_init`, `progress`, `labels` (:class:`monge.LabelOptions`), results and errors are as for
+        :func:`monge.solve_sample`.
         """
-        costs = (self._metric, self._norm_p, self._scale, labels_x, labels_y, label_cost, label_weight)
-        problem = points_problem(X_a, X_b, a, b, *costs, self._device)
+        costs = {"norm_p": self._norm_p, "scale": self._scale, **alone(labels, LABELLED)}
+        problem = points_problem(X_a, X_b, a, b, self._metric, self._device, **costs)
         return self._run(problem, potentials_init, progress)
 
     def _run(self, problem: Problem, potentials_init: Any, progress: Any) -> OTResult:

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
+from ._costs import LABELS, split_costs
 from ._divergence import PARTS, STARTS, arrays_of_start
 from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
@@ -126,9 +127,6 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 # Entropic transport and its divergence.
 
 
-_LABELS = ("labels_x", "labels_y", "label_cost")
-
-
 @calls(**CLOUDS)
 def _found(
     loss: str, x: Any, y: Any, a: Any, b: Any, others: Sequence[Any], costs: _Options, options: _Options
@@ -136,7 +134,7 @@ def _found(
     """The value, and a function that makes its gradients by arguments of these letters, on the host. `others`: labels
     of x and y, their costs, and the potentials of a warm start."""
     *labels, start = others
-    of_cost = dict(costs) | dict(zip(_LABELS, labels))
+    of_cost = dict(costs) | dict(zip(LABELS, labels))
     if loss == "sinkhorn_divergence":
         divergence = monge_divergence(x, y, a, b, **of_cost, potentials_init=start, **dict(options))
         return divergence.value, lambda wanted: divergence._gradients(wanted, scale=False)
@@ -205,8 +203,8 @@ def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[An
     """labels_x, labels_y and label_cost as arrays, or three times None."""
     labels_x, labels_y, label_cost = given
     weight_of_labels(labels_x, labels_y, label_cost, label_weight)
-    labels = [None if v is None else _array(name, v) for name, v in zip(_LABELS, given)]
-    for name, of_points, points in zip(_LABELS, labels, (x, y)):
+    labels = [None if v is None else _array(name, v) for name, v in zip(LABELS, given)]
+    for name, of_points, points in zip(LABELS, labels, (x, y)):
         if of_points is not None and not jnp.issubdtype(of_points.dtype, jnp.integer):
             raise TypeError(f"{name}: is of dtype {of_points.dtype}; must be whole numbers")
         _require_shape(name, of_points, points.shape[:1])
@@ -239,26 +237,26 @@ def _loss(
     y: Any,
     a: Any,
     b: Any,
-    costs: dict[str, Any],
-    labels: Sequence[Any],
+    metric: str,
     start: Any,
     unbalanced: Any,
     numbers: dict[str, Any],
-    own: dict[str, Any],
+    options: dict[str, Any],
 ) -> Any:
     x, y, a, b = (_floating(name, v) for name, v in (("x", x), ("y", y), ("a", a), ("b", b)))
     _require_shape("x", x, ("n", "d"))
     _require_shape("y", y, ("m", x.shape[1]))
     _require_shape("a", a, x.shape[:1])
     _require_shape("b", b, y.shape[:1])
-    known = _known(numbers)
-    known_costs = tuple(_known(costs).items())
-    cost_of_metric(costs["metric"], costs["norm_p"])
-    of_classes = _labels(x, y, labels, dict(known_costs)["label_weight"])
-    translated = solve_options(_known(own), **known, unbalanced=unbalanced)
-    options = tuple(translated.items())
-    _check(_check_points, loss, known_costs, x.shape[1], of_classes[0] is not None, options)
-    return _transport(x, y, a, b, (*of_classes, _start(loss, x, y, start)), loss, known_costs, options)
+    costs, own = split_costs(options)
+    labels = [costs.pop(name) for name in LABELS]
+    known = _known({"metric": metric, **costs})
+    cost_of_metric(known["metric"], known["norm_p"])
+    of_classes = _labels(x, y, labels, known["label_weight"])
+    translated = tuple(solve_options(_known(own), **_known(numbers), unbalanced=unbalanced).items())
+    known_costs = tuple(known.items())
+    _check(_check_points, loss, known_costs, x.shape[1], of_classes[0] is not None, translated)
+    return _transport(x, y, a, b, (*of_classes, _start(loss, x, y, start)), loss, known_costs, translated)
 
 
 @calls(**CLOUDS)
@@ -268,14 +266,8 @@ def transport(
     a: Any = None,
     b: Any = None,
     *,
-    reg: Reg | None = None,
+    reg: Reg = "auto",
     metric: str = "sqeuclidean",
-    scale: float = 1.0,
-    norm_p: float | None = None,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -287,12 +279,12 @@ def transport(
     Args:
         x, y: Points (n x d) and (m x d).
         a, b: Weights (n) and (m), by default uniform.
-        reg: eps > 0, in units of the cost, or "auto" for 5 % of the mean cost, a constant for derivatives. The option
-            `eps_relative`, another share of the mean cost, may take its place.
-        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
-        labels_x, labels_y, label_cost: Classes (n) and (m) and their costs, as for :func:`monge.solve_sample`. Values
-            have no derivatives by them.
-        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+        reg: eps > 0, in units of the cost, or "auto", the default, for 5 % of the mean cost, a constant for
+            derivatives. The option `eps_relative`, another share of the mean cost, may take its place.
+        metric: As for :func:`monge.solve_sample`.
+        unbalanced, max_iter, tol: As for :func:`monge.solve`.
+        options: Options of the costs, :class:`monge.CostOptions`, and those of :func:`monge.solve`. Values have no
+            derivatives by labels and their costs.
         potentials_init: A warm start, in units of the cost: arrays (f, g) of shapes (n) and (m), or an OTResult.
 
     Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. Wrong numbers in arrays, such as
@@ -303,10 +295,8 @@ def transport(
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
-    labels = (labels_x, labels_y, label_cost)
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
-    return _loss("transport", x, y, a, b, costs, labels, potentials_init, unbalanced, numbers, options)
+    return _loss("transport", x, y, a, b, metric, potentials_init, unbalanced, numbers, options)
 
 
 @calls(**CLOUDS)
@@ -316,14 +306,8 @@ def sinkhorn_divergence(
     a: Any = None,
     b: Any = None,
     *,
-    reg: Reg | None = None,
+    reg: Reg = "auto",
     metric: str = "sqeuclidean",
-    scale: float = 1.0,
-    norm_p: float | None = None,
-    labels_x: Any = None,
-    labels_y: Any = None,
-    label_cost: Any = None,
-    label_weight: float = 1.0,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -334,9 +318,8 @@ def sinkhorn_divergence(
     transport without the bias of the entropy.
 
     Args:
-        x, y, a, b, reg, labels_x, labels_y, label_cost: Clouds, eps and classes, as for :func:`transport`.
-        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
-        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+        x, y, a, b, reg, metric, options: As for :func:`transport`.
+        unbalanced, max_iter, tol: As for :func:`monge.solve`.
         potentials_init: A warm start: arrays (f, g) or (f, g, f_aa, f_bb) of shapes (n), (m), (n) and (m), or a
             :class:`monge.DivergenceResult`.
 
@@ -349,10 +332,8 @@ def sinkhorn_divergence(
     >>> jax.grad(lambda x: monge.jax.sinkhorn_divergence(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
-    labels = (labels_x, labels_y, label_cost)
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
-    return _loss("sinkhorn_divergence", x, y, a, b, costs, labels, potentials_init, unbalanced, numbers, options)
+    return _loss("sinkhorn_divergence", x, y, a, b, metric, potentials_init, unbalanced, numbers, options)
 
 
 # Regularised transport.

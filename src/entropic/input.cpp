@@ -69,10 +69,9 @@ void require_used(SolveOptions const& options) {
 }  // namespace
 
 void validate(SolveOptions const& options) {
-  require(options.eps != 0 || options.eps_relative != 0, "eps: is 0; must be > 0, or eps_relative in its place");
-  require(options.eps == 0 || options.eps_relative == 0, "eps_relative: is {}; must not be given with eps, which is {}",
-          options.eps_relative, options.eps);
-  void const* const not_given = options.eps == 0 ? &options.eps : &options.eps_relative;
+  require(options.eps == 0 || options.eps_relative == SolveOptions().eps_relative,
+          "eps_relative: is {}; must not be given with eps, which is {}", options.eps_relative, options.eps);
+  void const* const not_given = options.eps == 0 ? &options.eps : nullptr;
   visit_solve_options(options, [&](auto const& field, auto const& value) {
     if (&value != not_given) kCheckField(field, value);
   });

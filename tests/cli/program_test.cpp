@@ -246,6 +246,18 @@ TEST_F(SolveProgram, OnePointAVectorAndACloudAreTheSame) {
   EXPECT_EQ(report()["problem"]["d"], 1);
 }
 
+TEST_F(SolveProgram, EpsIs5PercentOfTheMeanCostByDefault) {
+  EXPECT_EQ(solve({}).code, 0);
+  EXPECT_DOUBLE_EQ(report()["eps_relative"], 0.05);
+  EXPECT_EQ(report()["options"]["eps_relative"], 0.05);
+  EXPECT_TRUE(report()["options"]["eps"].is_null());
+  Array const f = read_array("f", path("result/f.npy"));
+  for (auto const name : {"--eps_relative=0.05", "--eps-relative=0.05"}) {
+    EXPECT_EQ(solve({name}).code, 0);
+    EXPECT_EQ(read_array("f", path("result/f.npy")).values, f.values) << name;
+  }
+}
+
 TEST_F(SolveProgram, ARelativeEpsIsAShareOfTheMeanCost) {
   Outcome const outcome = solve({"--eps-relative", "0.1", "--tolerance", "0", "--iterations", "20"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
@@ -427,7 +439,6 @@ TEST_F(SolveProgram, BadCostsAreCode2) {
     return solve_costs(path("C.npy"), more);
   };
   expect_refused(with(costs, {"--eps", "1", "--scale", "2"}), "scale: is 2; is for points");
-  expect_refused(with(costs, {}), "eps: is 0; must be > 0, or eps_relative");
   expect_refused(with(costs, {"--eps", "1", "--a", file("a.csv", "1\n")}), "a: has 1 entries; must have 40");
   costs[3 * 30 + 1] = NAN;
   expect_refused(with(costs), "row 3, column 1 is nan");
@@ -437,6 +448,7 @@ TEST_F(SolveProgram, BadCostsAreCode2) {
   expect_refused(with(costs), "cost: row 3 has weight ");
   costs.assign(costs.size(), -1);
   expect_refused(with(costs, {"--eps-relative", "0.1"}), "eps_relative: is 0.1, of a mean cost of -1");
+  expect_refused(with(costs, {}), "eps_relative: is 0.05, of a mean cost of -1");
   write_array(path("line.npy"), {{30}, std::vector<double>(30)});
   expect_refused(solve_costs(path("line.npy"), {"--eps", "1"}), "cost: has shape 30; must be 2-D");
   write_array(path("half.npy"), {{1, 2}, std::vector<Half>(2)});
@@ -705,15 +717,24 @@ TEST_F(SolveProgram, BadValuesAreCode2) {
 
 TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(run({}), "subcommand");
-  expect_refused(run({"transport"}), "see monge --help");
+  expect_refused(run({"--device"}), "--device: is no option of monge; see monge --help");
+  std::string const commands = "; commands are solve, exact, assign, regularized, divergence, transform, project, info";
+  expect_refused(run({"help"}), "help: is no command of monge; see monge --help" + commands);
+  expect_refused(run({"sovle", path("x.npy")}),
+                 "sovle: is no command of monge; did you mean solve? See monge --help" + commands);
   expect_refused(run({"solve"}), "required");
   expect_refused(run({"solve", "--eps", "1", "--out", path("result")}), "x: is missing; must be points, x and y");
   expect_refused(run({"solve", path("x.npy"), "--eps", "1", "--out", path("result")}), "y: is missing");
-  expect_refused(solve({}), "eps: is 0; must be > 0, or eps_relative");
-  expect_refused(solve({"--eps", "0.1", "--color", "red"}), "--color");
+  expect_refused(solve({"--eps", "0.1", "--color", "red"}), "--color: is no option of monge solve; see monge solve");
+  expect_refused(solve({"--eps-relativ=0.1"}), "--eps-relativ: is no option of monge solve; did you mean --eps-relat");
+  expect_refused(run({"solve", path("x.npy"), path("y.npy"), "--outt", "r"}), "did you mean --out? See monge");
+  for (auto const& [theirs, ours] : {std::pair("--epsilon", "--eps"), {"--reg", "--eps"}, {"--tol", "--tolerance"}})
+    expect_refused(solve({theirs, "1"}),
+                   fmt::format("{}: is no option of monge solve; did you mean {}?", theirs, ours));
   expect_refused(solve({"--eps", "abc"}), "eps: is 'abc'; must be a number, > 0");
-  expect_refused(solve({"--eps", "0"}), "eps: is 0; must be > 0, or eps_relative");
-  expect_refused(solve({"--eps", "1", "--eps-relative", "0.1"}), "eps_relative: is 0.1; must not be given with eps");
+  expect_refused(solve({"--eps", "0"}), "eps: is 0; must be > 0");
+  expect_refused(solve({"--eps_relative", "0"}), "eps_relative: is 0; must be finite and > 0");
+  expect_refused(solve({"--eps", "1", "--eps-relative", "0.05"}), "--eps excludes --eps-relative");
   expect_refused(solve({"--eps-relative", "-1"}), "eps_relative: is -1; must be finite and > 0");
   expect_refused(solve({"--eps-relative", "abc"}), "eps_relative: is 'abc'; must be a number, > 0");
   expect_refused(solve({"--eps", "-1"}), "eps: is -1");

@@ -88,7 +88,7 @@ struct Fields {
 
 TEST(Fields, of_a_solve_are_all_visited) {
   Fields fields;
-  SolveOptions const options{.eps = 1, .eps_relative = 1};  // A solve takes one of both.
+  SolveOptions const options{.eps = 1};
   visit_solve_options(options, fields);
   EXPECT_EQ(fields.names, (std::vector<std::string>{"eps", "eps_relative", "method", "tolerance", "criterion",
                                                     "iterations", "schedule", "penalty_a", "penalty_b", "annealing",

@@ -625,7 +625,7 @@ TEST_P(DivergenceCalls, say_what_is_wrong) {
     return oracle::refusal_of([&] { sinkhorn_divergence(context(), clouds, {}, {}, options); });
   };
   EXPECT_EQ(call(problem.clouds(), good), "no error");
-  EXPECT_EQ(call(problem.clouds(), {}), "eps: is 0; must be > 0, or eps_relative in its place");
+  EXPECT_EQ(call(problem.clouds(), {.eps_relative = 0}), "eps_relative: is 0; must be finite and > 0");
   SolveOptions penalties = good;
   penalties.penalty_a = 2;
   EXPECT_EQ(call(problem.clouds(), penalties),

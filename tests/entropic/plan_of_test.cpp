@@ -57,7 +57,8 @@ TEST_P(PlanOfCalls, say_what_is_missing) {
   EXPECT_EQ(call({}, {}), "f: is missing; a plan of potentials needs both f and g");
   EXPECT_EQ(call(f, {}), "g: is missing; a plan of potentials needs both f and g");
   EXPECT_EQ(call(g, g), "f: has 8 entries; must have 6");
-  EXPECT_EQ(call(f, g, 0), "eps: is 0; must be > 0, or eps_relative in its place");
+  EXPECT_EQ(call(f, g, 0), "no error");  // eps is 5 % of the mean cost, as in a solve.
+  EXPECT_EQ(call(f, g, -1), "eps: is -1; must be finite and > 0");
   EXPECT_EQ(call(f, g, 1e-311), "eps: is 1e-311; must be at least 2.23e-308, whose reciprocal is finite");
   std::vector<double> const huge(8, 1e300);
   EXPECT_EQ(call(f, huge),

@@ -102,3 +102,36 @@ def test_messages_name_the_problem(rng):
         monge.solve_batch(cost, 0.2, np.ones((2, 6)))
     with pytest.raises(ValueError, match="^M: has no problems"):
         monge.solve_batch([], 0.2)
+
+
+@pytest.mark.parametrize("reg", [None, 0.5])
+def test_products_of_all_problems_at_once(rng, reg):
+    x, y = rng.normal(size=(2, 3, 6, 2))
+    values, mass = rng.normal(size=(3, 6, 4)), rng.random((3, 6))
+    batch = monge.solve_sample_batch(x, y, reg)
+    for name, given in (("apply", mass), ("apply", values), ("average", mass), ("average", values)):
+        for transpose in (False, True):
+            found = getattr(batch, name)(given, transpose)
+            assert found.shape == given.shape
+            for one, result, v in zip(found, batch, given):
+                np.testing.assert_array_equal(one, getattr(result, name)(v, transpose))
+    for points in (None, x[:, :2]):
+        for one, result, k in zip(batch.transform(points), batch, range(3)):
+            np.testing.assert_array_equal(one, result.transform(None if points is None else points[k]))
+
+
+def test_products_of_problems_of_several_sizes(rng):
+    sizes = [(3, 4), (5, 2)]
+    batch = monge.solve_batch([rng.random(size) for size in sizes], 0.1)
+    given = [rng.random((m, 2)) for _, m in sizes]
+    found = batch.average(given)
+    assert [v.shape for v in found] == [(3, 2), (5, 2)]
+    assert batch.apply([np.ones(3), np.ones(5)], transpose=True)[1].shape == (2,)
+    with pytest.raises(ValueError, match="^values: has 1 entries; must have 2, one for each problem"):
+        batch.average(given[:1])
+    with pytest.raises(ValueError, match=r"^problem 1: values: has shape \(4, 2\); must be \(2,\) or \(2, p\)"):
+        batch.average([given[0], given[0]])
+    with pytest.raises(TypeError, match="^v: is 3; must be a stack or a list"):
+        batch.apply(3)
+    with pytest.raises(NotImplementedError, match="transform: the problem is a cost matrix"):
+        batch.transform()

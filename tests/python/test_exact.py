@@ -395,7 +395,7 @@ def test_arguments_of_entropies_are_errors_without_reg() -> None:
         ({"c": M}, NotImplementedError, "^c: is given; only solve"),
         ({"method": "newton"}, ValueError, "^method: is 'newton', of transport with reg; must be left out"),
         ({"method": "lowrank"}, NotImplementedError, "^method: is 'lowrank', POT's for plans of low rank"),
-        ({"precision": "float64"}, TypeError, "^precision: is no option without reg, where options are tolerance"),
+        ({"precision": "float64"}, TypeError, "^precision: is no option without reg; options are tolerance"),
         ({"max_iter": 0}, ValueError, "^max_iter: is 0; must be >= 1"),
         ({"tol": 0}, ValueError, "^tol: is 0"),
         ({"a": [1, 1], "b": [1, 1, 1]}, ValueError, "^b: the total is 3; must equal"),
@@ -610,3 +610,30 @@ def test_sparse_formats_that_lose_their_pairs_are_refused(kind):
     """Blocks store zeros that no one set, and diagonals lose zeros that someone did."""
     with pytest.raises(TypeError, match=f"^M: is in the format {kind}; must be coo, csr, csc, lil or dok"):
         monge.solve(sparse.csr_array(np.array([[1.0, 0.0], [0.0, 2.0]])).asformat(kind))
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "cityblock"])
+def test_new_points_go_to_the_target_that_their_potential_chooses(metric):
+    random = np.random.default_rng(3)
+    x, y = random.normal(size=(2, 40, 3)) + 2
+    result = monge.solve_exact_sample(x, y, metric=metric)
+    f, g = result.potentials
+    # f_i + g_j = C_ij at the image of a source: ties are pairs without mass in the basis of the simplex method.
+    chosen = (result.transform(x)[:, None] == y).all(2)
+    assert (chosen.sum(1) == 1).all()
+    np.testing.assert_allclose((cdist(x, y, metric) - g)[chosen], f, atol=1e-12 * abs(cdist(x, y, metric)).max())
+    points = random.normal(size=(70, 3)).astype(np.float32) + 2
+    costs = cdist(points.astype(float), y, metric)
+    expected = y[(costs - result.potentials[1]).argmin(1)]
+    np.testing.assert_array_equal(result.transform(points), expected)
+    for wrong, message in (
+        (points[:, :2], r"^points: has shape \(70, 2\); must be \(k, 3\)"),
+        (np.full((1, 3), np.nan), "^points: row 0, column 0 is nan"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            result.transform(wrong)
+    with pytest.raises(NotImplementedError, match="^transform: the problem is a cost matrix"):
+        monge.solve_exact(np.eye(3)).transform(points)
+    labels = {"labels_x": [0] * 40, "labels_y": [0] * 40, "label_cost": [[0.0]]}
+    with pytest.raises(NotImplementedError, match="^transform: the problem has labels"):
+        monge.solve_exact_sample(x, y, **labels).transform(points)

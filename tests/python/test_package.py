@@ -4,17 +4,21 @@ import ast
 import doctest
 import importlib
 import importlib.util
+import inspect
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 import types
+import typing
 from pathlib import Path
 
 import pytest
 
 import monge
 from conftest import undocumented, unexplained
+from monge import _costs, _signatures
 
 WITHOUT = {"monge.torch", "monge.jax"}  # These need frameworks: `./dev frameworks` tests them.
 
@@ -172,7 +176,13 @@ def test_docstrings(name):
     assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
 
 
-def test_types(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Where mypy works, with its cache of the package."""
+    return tmp_path_factory.mktemp("mypy")
+
+
+def mypy(folder, *arguments):
     pytest.importorskip("mypy")
     paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     run = subprocess.run(
@@ -182,14 +192,60 @@ def test_types(tmp_path):
             "mypy",
             "--strict",
             "--no-error-summary",
-            "--cache-dir=/dev/null",
+            "--cache-dir=cache",
             f"--config-file={Path(__file__).parents[2] / 'pyproject.toml'}",
-            "-p",
-            "monge",
+            *arguments,
         ],
         capture_output=True,
         text=True,
-        cwd=tmp_path,
+        cwd=folder,
         env=os.environ | {"MYPYPATH": os.pathsep.join(paths)},
     )
+    return run
+
+
+def test_types(folder):
+    run = mypy(folder, "-p", "monge")
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+RESULTS = {
+    "solve(M)": "ExactResult",
+    "solve(M, None, None, None, mass=0.5, tol=1e-9)": "ExactResult",
+    "solve(M, reg='auto', tol=1e-3, method='newton', check_every=5)": "OTResult",
+    "solve(M, None, None, 0.1)": "OTResult",
+    "solve(M, reg=0.1, reg_type='L2', step=1.0)": "RegularizedResult",
+    "solve(M, reg=reg)": "OTResult | ExactResult",
+    "solve(M, eps_relative=0.1)": "OTResult | ExactResult | RegularizedResult",
+    "solve_sample(M, M, lazy=True)": "ExactResult",
+    "solve_sample(M, M, reg=0.1, scale=0.5, labels_x=[0, 1], unbalanced=(1.0, 2.0))": "OTResult",
+    "solve_sample(M, M, reg=1.0, reg_type='L2', norm_p=3)": "RegularizedResult",
+    "solve_sample(M, M, None, None, 'cosine', reg)": "OTResult | ExactResult | RegularizedResult",
+    "Solver().solve(M)": "OTResult",
+    "solve_exact(M).inverse": "ExactResult",
+}
+
+
+def test_types_of_results(folder):
+    """What an editor completes, and that it knows the options."""
+    lines = ["import monge", "M = [[0.0, 1.0], [1.0, 0.0]]", "reg: float | None = None if monge.__version__ else 1.0"]
+    lines += [f"reveal_type(monge.{call})" for call in RESULTS]
+    lines += ["monge.solve(M, reg=0.1, epsilon=3)", "monge.solve_sample(M, M, reg=0.1, precision='float16')"]
+    (folder / "program.py").write_text("\n".join(lines))
+    out = mypy(folder, "program.py").stdout
+    revealed = re.findall(r'Revealed type is "(.*)"', out)
+    assert [re.sub(r"monge\.\w+\.", "", kind) for kind in revealed] == list(RESULTS.values()), out
+    wrong = re.findall(r"program.py:(\d+): error", out)
+    assert set(wrong) == {str(len(lines) - 1), str(len(lines))}, out
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="typing.get_overloads is of Python 3.11")
+@pytest.mark.parametrize("name", ["solve", "solve_sample"])
+def test_signatures_have_the_arguments_of_the_function(name):
+    others = {"solve": _signatures.Arguments, "solve_sample": _signatures.SampleArguments}[name].__annotations__
+    there = {parameter for parameter in inspect.signature(getattr(monge, name)).parameters if parameter != "options"}
+    of_points = set(_costs.COSTS) if name == "solve_sample" else set()
+    for overload in typing.get_overloads(getattr(_signatures, name)):
+        own = {parameter for parameter in inspect.signature(overload).parameters if parameter != "others"}
+        assert own <= there
+    assert {*own, *others} == there | of_points

@@ -48,9 +48,25 @@ def test_layouts_and_marginals(rng):
     np.testing.assert_allclose(found.sum(-1), np.tile(a, (9, 1)), rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [np.float64, np.int64, bool, ">f8", list])
+def test_other_numbers_are_those_of_float32(rng, kind):
+    logits = np.round(3 * rng.normal(size=(2, 5, 4)))
+    given = logits.tolist() if kind is list else logits.astype(kind)
+    expected = monge.project(np.asarray(given).astype(np.float32))
+    found = monge.project(given)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, expected)
+    mapped = monge.mhc_mapping(*(np.ones(size) for size in ((2, 24), 3, 24)))
+    assert all(v.dtype == np.float32 for v in mapped)
+
+
 def test_bad_arguments(rng):
-    with pytest.raises(TypeError, match="^logits: is of dtype float64; must be float16 or float32"):
-        monge.project(rng.normal(size=(4, 4)))
+    with pytest.raises(TypeError, match="^logits: is of dtype complex128; must be numbers, which are computed in float32"):
+        monge.project(np.ones((4, 4), complex))
+    with pytest.raises(ValueError, match="^logits: has entries above 3.4e[+]38 in size; must be within float32"):
+        monge.project(np.full((4, 4), 1e39))
+    with pytest.raises(TypeError, match="^iteratons: is no option; did you mean iterations[?] Options are order, "):
+        monge.project(np.ones((4, 4)), iteratons=3)
     with pytest.raises(ValueError, match="^logits: has shape"):
         monge.project(np.ones(4, "f4"))
     with pytest.raises(TypeError, match="speed: is no option; options are order, "):
@@ -80,8 +96,8 @@ def test_mhc_mapping_in_half_precision(rng):
     for wrong, error, message in (
         ((mixes[:, :23], scale, base), ValueError, r"^mixes: has shape \(5, 23\); must be \(..., n \(n \+ 2\)\) for n streams"),
         ((np.float32(1), scale, base), ValueError, r"^mixes: has shape \(\); must be \(..., n \(n \+ 2\)\) for n streams"),
-        ((mixes.astype(float), scale, base), TypeError, "^mixes: is of dtype float64; must be float16 or float32"),
-        ((mixes, scale.astype(float), base), TypeError, "^scale: is of dtype float64"),
+        ((mixes.astype(complex), scale, base), TypeError, "^mixes: is of dtype complex128; must be numbers"),
+        ((mixes, scale.astype(complex), base), TypeError, "^scale: is of dtype complex128"),
         ((mixes, scale, base[1:]), ValueError, "^base: has"),
     ):
         with pytest.raises(error, match=message):

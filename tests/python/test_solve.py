@@ -256,7 +256,7 @@ def test_bad_options_say_what_they_may_be(rng):
     cost = rng.random((6, 7))
     for keywords, error, match in (
         ({"reg": -1.0}, ValueError, r"^reg: is -1.0; must be > 0"),
-        ({"reg": None}, TypeError, r"^criterion: is no option without reg, where options are tol"),
+        ({"reg": None}, TypeError, r"^criterion: is no option without reg; options are tol"),
         ({"reg": 1.0, "eps": 1.0}, ValueError, r"^reg: is given with eps"),
         ({"tolerance": -1.0}, ValueError, r"^tolerance: is -1; must be"),
         ({"method": "magic"}, ValueError, r"^method: is 'magic'; must be auto, sinkhorn, newton or splr"),

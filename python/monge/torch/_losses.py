@@ -18,10 +18,12 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read, read_index, read_optional
+from .._costs import LABELS, split_costs
 from .._divergence import PARTS, STARTS, arrays_of_start, views_of_divergence
 from .._names import CLOUDS, calls, number
 from .._problem import (
     Problem,
+    Reg,
     cost_of_metric,
     require_potentials,
     solve_options,
@@ -530,11 +532,10 @@ def _loss(
     a: Tensor | None,
     b: Tensor | None,
     costs: dict[str, Any],
-    labels: tuple[Any, Any, Any],
     options: dict[str, Any],
     potentials_init: Any,
 ) -> Tensor:
-    labels_x, labels_y, label_cost = labels
+    labels_x, labels_y, label_cost = (costs.pop(name) for name in LABELS)
     require_tensors(x=x, y=y)
     require_tensors(True, a=a, b=b, labels_x=labels_x, labels_y=labels_y, label_cost=label_cost)
     batched = x.ndim == 3
@@ -553,14 +554,8 @@ def transport(
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
-    reg: float,
+    reg: Reg = "auto",
     metric: str = "sqeuclidean",
-    scale: float = 1.0,
-    norm_p: float | None = None,
-    labels_x: Tensor | None = None,
-    labels_y: Tensor | None = None,
-    label_cost: Tensor | None = None,
-    label_weight: float = 1.0,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -573,11 +568,12 @@ def transport(
         x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d).
         a, b: (n) and (m), or (B, n) and (B, m). In a balanced problem only directions that keep sum a = sum b are
             feasible.
-        reg: eps > 0, in units of the cost.
-        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
-        labels_x, labels_y, label_cost: Classes (n) and (m), or (B, n) and (B, m), and one matrix of their costs, as for
-            :func:`monge.solve_sample`. Values have no derivatives by them.
-        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+        reg: eps > 0, in units of the cost, or "auto", the default, for 5 % of the mean cost, a constant for
+            derivatives.
+        metric: As for :func:`monge.solve_sample`.
+        unbalanced, max_iter, tol: As for :func:`monge.solve`.
+        options: Options of the costs, :class:`monge.CostOptions`, and those of :func:`monge.solve`. Labels are (n) and
+            (m), or (B, n) and (B, m), with one matrix of their costs. Values have no derivatives by them.
         potentials_init: A warm start, in units of the cost: an :class:`monge.OTResult`, or (f, g) of shapes (n) and
             (m), or (B, n) and (B, m). Values have no derivatives by it.
 
@@ -595,9 +591,9 @@ def transport(
     >>> x.grad
     tensor([[-2., -2.]])
     """
-    translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
-    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
-    return _loss(transport_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated, potentials_init)
+    costs, own = split_costs(options)
+    translated = solve_options(own, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
+    return _loss(transport_operator, x, y, a, b, {"metric": metric, **costs}, translated, potentials_init)
 
 
 @calls(**CLOUDS)
@@ -607,14 +603,8 @@ def sinkhorn_divergence(
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
-    reg: float,
+    reg: Reg = "auto",
     metric: str = "sqeuclidean",
-    scale: float = 1.0,
-    norm_p: float | None = None,
-    labels_x: Tensor | None = None,
-    labels_y: Tensor | None = None,
-    label_cost: Tensor | None = None,
-    label_weight: float = 1.0,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -624,11 +614,10 @@ def sinkhorn_divergence(
     """:func:`monge.sinkhorn_divergence` of weighted clouds: transport without the bias of the entropy.
 
     Args:
-        x, y, a, b, labels_x, labels_y, label_cost: Clouds, weights and classes, as for :func:`transport`.
-        reg: eps > 0, in units of the cost, for all three parts.
-        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
+        x, y, a, b, metric, options: Clouds, weights and costs, as for :func:`transport`.
+        reg: eps > 0, in units of the cost, or "auto", for all three parts.
         unbalanced: A penalty, the same on both sides.
-        max_iter, tol, options: As for :func:`monge.solve`, for each of the three solves.
+        max_iter, tol: As for :func:`monge.solve`, for each of the three solves.
         potentials_init: A warm start, in units of the cost: a :class:`monge.DivergenceResult`, or (f, g) or (f, g,
             f_aa, f_bb), of shapes (n) and (m), or (B, n) and (B, m). Values have no derivatives by it.
 
@@ -646,6 +635,6 @@ def sinkhorn_divergence(
     >>> x.grad
     tensor([[-2., -2.]])
     """
-    translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
-    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
-    return _loss(divergence_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated, potentials_init)
+    costs, own = split_costs(options)
+    translated = solve_options(own, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
+    return _loss(divergence_operator, x, y, a, b, {"metric": metric, **costs}, translated, potentials_init)

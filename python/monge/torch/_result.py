@@ -66,7 +66,7 @@ class _Attached(torch.autograd.Function):
             # Gradients that are not finite give NaN: those by values in a product, the others here.
             found: Found | None
             if is_constant and name not in _OF_OTHERS:
-                found = [None] * _FOLLOWED
+                found = [None] * len(given)
             elif name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
                 arguments = (others, *ctx.how) if name in _OF_OTHERS else ()
                 derive = (_DERIVATIVES | _OF_OTHERS)[name]

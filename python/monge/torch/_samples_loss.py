@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .. import _core
-from .._names import ROWS_OF_CLOUDS, UNEQUAL_TOTALS, number, rename, say_rounding, shown, truth
+from .._costs import LABELLED, LABELS, alone
+from .._names import ROWS_OF_CLOUDS, UNEQUAL_TOTALS, number, rename, say_nearest, say_rounding, shown, truth
 from .._problem import is_balanced, library_options
 from ._losses import divergence_operator, evaluate, transport_operator
 from ._operands import floating, require_tensors, require_weights
 from ._operator import under_transforms
 from ._options import from_text, to_text
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .._costs import LabelOptions
 
 _OF_GEOMLOSS = {
     **ROWS_OF_CLOUDS,
@@ -128,6 +134,7 @@ class SamplesLoss(torch.nn.Module):
         try:
             _check(to_text(self.options))
         except (ValueError, TypeError, NotImplementedError) as error:
+            say_nearest(error, SamplesLoss.__init__, options)
             rename(error, self._names)
             raise
 
@@ -138,15 +145,14 @@ class SamplesLoss(torch.nn.Module):
     def forward(
         self,
         *args: Tensor,
-        labels_x: Tensor | None = None,
-        labels_y: Tensor | None = None,
-        label_cost: Tensor | None = None,
-        label_weight: float = 1.0,
+        **labels: Unpack[LabelOptions],
     ) -> Any:
         """The value, or B of them, or the potentials: `args` are x, y or a, x, b, y, points (n, d) or (B, n, d).
 
-        `labels_x`, `labels_y`, `label_cost` are as for :func:`monge.torch.transport`, and `label_weight` is a factor.
+        `labels` (:class:`monge.LabelOptions`) are as for :func:`monge.torch.transport`.
         """
+        of_classes = dict.fromkeys(LABELS) | {"label_weight": 1.0} | alone(labels, LABELLED)
+        labels_x, labels_y, label_cost = (of_classes[name] for name in LABELS)
         if len(args) == 2:
             x, y = args
             a = b = None
@@ -172,7 +178,7 @@ class SamplesLoss(torch.nn.Module):
         labels_x, labels_y = (v if v is None or batched else v[None] for v in (labels_x, labels_y))
         a, b = (None if v is None else floating(v).reshape(lead, -1) for v in (a, b))
         metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)
-        costs = {"metric": metric, "scale": scale, "norm_p": None, "label_weight": label_weight}
+        costs = {"metric": metric, "scale": scale, "norm_p": None, "label_weight": of_classes["label_weight"]}
         operator = divergence_operator if self.debias else transport_operator
         try:
             value, f, g = evaluate(

@@ -319,8 +319,7 @@ def test_eps_as_a_share_of_the_mean_cost(name, metric):
         expected = float(other(x, y, metric=metric, **how).value)
         for call in (given, jax.jit(given)):
             assert float(call(x)) == pytest.approx(expected, rel=1e-5)
-    with pytest.raises(ValueError, match="^reg: is None; must be > 0, or 'auto'"):
-        loss(x, y)
+    assert float(loss(x, y)) == float(loss(x, y, reg="auto"))
     with pytest.raises(ValueError, match="^eps_relative: is -1"):
         loss(x, y, eps_relative=-1.0)
 
