@@ -1,8 +1,8 @@
 """Monge for JAX: transport, the Sinkhorn divergence, regularised transport and the projection, with derivatives for
 jax.grad, jax.jit and jax.vmap.
 
-A callback works in host memory, for any device of JAX; shapes and dtypes are those of the inputs. Arguments that are
-known while JAX traces a call are checked then, so their errors are Python's own.
+The host works, for any device of JAX: within jax.jit by a callback. Shapes and dtypes are those of the inputs.
+Arguments that are known while JAX traces a call are checked then, so their errors are Python's own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from . import _core
 from ._costs import LABELS, split_costs
 from ._divergence import PARTS, STARTS, arrays_of_start
 from ._divergence import sinkhorn_divergence as monge_divergence
-from ._names import CLOUDS, REGULARIZED, calls
+from ._names import CLOUDS, MATRIX, REGULARIZED, calls
 from ._problem import (
     Reg,
     cost_of_metric,
@@ -34,13 +34,15 @@ from ._projection import project_with, projection_options
 from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
 from ._solve import run
 
-__all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
+__all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport", "transport_of_costs"]
 
 
 def __dir__() -> list[str]:
     return [name for name in globals() if name.startswith("__")] + __all__
 
 
+_OF_COSTS = {**MATRIX, "cost": "cost", "C": "cost", "M": "cost"}
+_OF_REGULARIZED = {**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost"}
 _Options = tuple[tuple[str, Any], ...]
 _Shape: Any = jax.ShapeDtypeStruct  # JAX has no type for it.
 
@@ -100,10 +102,13 @@ def _check(solve: Callable[..., Any], *given: Any) -> None:
 
 
 def _on_host(name: str, function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
-    """jax.pure_callback, whose derivative is an error: it would be a second derivative of the operator."""
+    """function(*given) on the host: a callback while JAX traces a call, else the function itself, whose errors are
+    Python's own. A derivative is an error: it would be a second derivative of the operator."""
 
     def call(*given: Any) -> Any:
-        return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+            return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
+        return jax.tree.map(jnp.asarray, function(*jax.tree.map(np.asarray, given)))
 
     def refuse(primals: Any, tangents: Any) -> Any:
         raise NotImplementedError(f"{name}: has no second derivatives")
@@ -127,76 +132,98 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 # Entropic transport and its divergence.
 
 
-@calls(**CLOUDS)
+_Given = dict[str, Any]
+"""The arguments that have derivatives, by their letters: points x and y or costs c, and weights a and b."""
+
+
 def _found(
-    loss: str, x: Any, y: Any, a: Any, b: Any, others: Sequence[Any], costs: _Options, options: _Options
+    loss: str, given: _Given, others: Sequence[Any], costs: _Options, options: _Options
 ) -> tuple[float, Callable[[str], Any]]:
     """The value, and a function that makes its gradients by arguments of these letters, on the host. `others`: labels
     of x and y, their costs, and the potentials of a warm start."""
     *labels, start = others
-    of_cost = dict(costs) | dict(zip(LABELS, labels))
+    if "c" in given:
+        return _found_of_costs(given, start, options)
+    x, y, a, b = (given[letter] for letter in "xyab")  # JAX sorts the keys of a dictionary.
+    return _found_of_points(loss, x, y, a, b, dict(costs) | dict(zip(LABELS, labels)), start, options)
+
+
+@calls(**CLOUDS)
+def _found_of_points(
+    loss: str, x: Any, y: Any, a: Any, b: Any, of_cost: dict[str, Any], start: Any, options: _Options
+) -> tuple[float, Callable[[str], Any]]:
     if loss == "sinkhorn_divergence":
         divergence = monge_divergence(x, y, a, b, **of_cost, potentials_init=start, **dict(options))
-        return divergence.value, lambda wanted: divergence._gradients(wanted, scale=False)
+        return divergence.value, lambda wanted: vars(divergence._gradients(wanted, scale=False))
     result = run(points_problem(x, y, a, b, **of_cost), "kl", dict(options), start)
-    return result.report.dual, lambda wanted: result._gradients(wanted, scale=False)
+    return result.report.dual, lambda wanted: vars(result._gradients(wanted, scale=False))
 
 
-def _solve(
-    x: Any, y: Any, a: Any, b: Any, others: Any, *, loss: str, costs: _Options, options: _Options, wanted: str
-) -> Any:
+@calls(**_OF_COSTS)
+def _found_of_costs(given: _Given, start: Any, options: _Options) -> tuple[float, Callable[[str], Any]]:
+    result = run(matrix_problem(given["c"], given["a"], given["b"]), "kl", dict(options), start)
+
+    def differentiate(wanted: str) -> Any:
+        by = vars(result._gradients(wanted.replace("c", ""), scale=False)) if wanted != "c" else {}
+        return by | ({"c": result.plan} if "c" in wanted else {})
+
+    return result.report.dual, differentiate
+
+
+def _solve(given: _Given, others: Any, *, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
     """The value, and its gradients by the arguments that are `wanted`, each in the dtype of its argument."""
-    x, y, a, b, others = jax.tree.map(np.asarray, (x, y, a, b, others))
-    value, differentiate = _found(loss, x, y, a, b, others, costs, options)
-    by = differentiate(wanted) if wanted else None
-    found = [value, *(getattr(by, letter) for letter in wanted)]
-    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes((x, y, a, b), wanted)))
+    given, others = jax.tree.map(np.asarray, (given, others))
+    value, differentiate = _found(loss, given, others, costs, options)
+    by = differentiate(wanted) if wanted else {}
+    found = [value, *(by[letter] for letter in wanted)]
+    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes(given, wanted)))
 
 
-def _shapes(given: Any, wanted: str) -> list[Any]:
-    of_letters = dict(zip("xyab", given))
-    value = np.result_type(of_letters["x"].dtype, of_letters["y"].dtype)
-    return [_Shape((), value), *(_Shape(of_letters[letter].shape, of_letters[letter].dtype) for letter in wanted)]
+def _shapes(given: _Given, wanted: str) -> list[Any]:
+    value = np.result_type(*(given[letter].dtype for letter in "xyc" if letter in given))
+    return [_Shape((), value), *(_Shape(given[letter].shape, given[letter].dtype) for letter in wanted)]
 
 
-def _call(given: Any, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
+def _call(given: _Given, others: Any, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
     solve = functools.partial(_solve, loss=loss, costs=costs, options=options, wanted=wanted)
-    return _on_host(loss, solve, _shapes(given[:4], wanted), *given, vmap_method="sequential")
+    return _on_host(loss, solve, _shapes(given, wanted), given, others, vmap_method="sequential")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
-def _transport(x: Any, y: Any, a: Any, b: Any, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    return _call((x, y, a, b, others), loss, costs, options, "")[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
+def _transport(given: _Given, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    return _call(given, others, loss, costs, options, "")[0]
 
 
-def _forward(x: Any, y: Any, a: Any, b: Any, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
+def _forward(given: _Given, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
     label_cost = others[2]
     if label_cost is not None and label_cost.perturbed:
         raise NotImplementedError(f"{loss}: has derivatives by points and weights, not by label_cost")
-    wanted = "".join(letter for letter, v in zip("xyab", (x, y, a, b)) if v is not None and v.perturbed)
-    given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b, others))
-    value, *gradients = _call(given, loss, costs, options, wanted)
-    by = dict(zip(wanted, gradients))
-    return value, [by.get(letter) for letter in "xyab"]
+    wanted = "".join(letter for letter, v in given.items() if v is not None and v.perturbed)
+    letters = list(given)
+    given, others = jax.tree.map(lambda leaf: leaf.value, (given, others))
+    value, *gradients = _call(given, others, loss, costs, options, wanted)
+    return value, dict.fromkeys(letters) | dict(zip(wanted, gradients))
 
 
-def _backward(loss: str, costs: _Options, options: _Options, gradients: Any, by_value: Any) -> Any:
+def _backward(loss: str, costs: _Options, options: _Options, gradients: _Given, by_value: Any) -> Any:
     if isinstance(by_value, _is_zero):
-        return (None,) * 5
-    return *_scaled(gradients, by_value), None
+        return None, None
+    return dict(zip(gradients, _scaled(list(gradients.values()), by_value))), None
 
 
 _transport.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _check_points(loss: str, costs: _Options, dimensions: int, with_labels: bool, options: _Options) -> None:
-    pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
+def _check_problem(loss: str, costs: _Options, dimensions: int, with_labels: bool, options: _Options) -> None:
+    """Solves a problem of one pair: of points, or with 0 dimensions of costs."""
+    points = np.ones((1, dimensions))
+    geometry = {"x": points, "y": points} if dimensions > 0 else {"c": np.ones((1, 1))}
     labels = (np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1))) if with_labels else (None,) * 3
     # eps as a share of the mean cost depends on the points; its value is checked with the options.
     given = dict(options)
     _core.check_solve_options(given)
     fixed = {name: value for name, value in given.items() if name != "eps_relative"} | {"eps": given.get("eps", 1.0)}
-    _found(loss, *pair, (*labels, None), costs, tuple(fixed.items()))
+    _found(loss, {**geometry, "a": np.ones(1), "b": np.ones(1)}, (*labels, None), costs, tuple(fixed.items()))
 
 
 def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[Any, ...]:
@@ -213,7 +240,7 @@ def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[An
     return tuple(labels)
 
 
-def _start(loss: str, x: Any, y: Any, given: Any) -> tuple[Any, ...] | None:
+def _start(loss: str, n: int, m: int, given: Any) -> tuple[Any, ...] | None:
     """The potentials of a warm start, by which values have no derivatives."""
     if given is None:
         return None
@@ -224,9 +251,9 @@ def _start(loss: str, x: Any, y: Any, given: Any) -> tuple[Any, ...] | None:
     else:
         require_potentials(given, "a pair of arrays (f, g), or an OTResult", 2)
     found = []
-    for name, v, points in zip(PARTS, given, (x, y, x, y)):
+    for name, v, size in zip(PARTS, given, (n, m, n, m)):
         potential = _floating(f"potentials_init: {name}", v)
-        _require_shape(f"potentials_init: {name}", potential, points.shape[:1])
+        _require_shape(f"potentials_init: {name}", potential, (size,))
         found.append(jax.lax.stop_gradient(potential))
     return tuple(found)
 
@@ -255,8 +282,9 @@ def _loss(
     of_classes = _labels(x, y, labels, known["label_weight"])
     translated = tuple(solve_options(_known(own), **_known(numbers), unbalanced=unbalanced).items())
     known_costs = tuple(known.items())
-    _check(_check_points, loss, known_costs, x.shape[1], of_classes[0] is not None, translated)
-    return _transport(x, y, a, b, (*of_classes, _start(loss, x, y, start)), loss, known_costs, translated)
+    _check(_check_problem, loss, known_costs, x.shape[1], of_classes[0] is not None, translated)
+    others = (*of_classes, _start(loss, len(x), len(y), start))
+    return _transport({"x": x, "y": y, "a": a, "b": b}, others, loss, known_costs, translated)
 
 
 @calls(**CLOUDS)
@@ -287,8 +315,8 @@ def transport(
             derivatives by labels and their costs.
         potentials_init: A warm start, in units of the cost: arrays (f, g) of shapes (n) and (m), or an OTResult.
 
-    Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. Wrong numbers in arrays, such as
-    NaN, are JAX's error of a callback. Derivatives are those of reverse mode; forward mode is a TypeError. A second
+    Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. So are wrong numbers in arrays,
+    such as NaN, outside of jax.jit; within it they are JAX's error of a callback, whose last line is ours. Derivatives are those of reverse mode; forward mode is a TypeError. A second
     derivative is a NotImplementedError, and so is one by the points for metrics other than "sqeuclidean" and "dot".
 
     >>> import jax, monge.jax
@@ -297,6 +325,45 @@ def transport(
     """
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
     return _loss("transport", x, y, a, b, metric, potentials_init, unbalanced, numbers, options)
+
+
+@calls(**_OF_COSTS)
+def transport_of_costs(
+    cost: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    reg: Reg = "auto",
+    unbalanced: Any = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    potentials_init: Any = None,
+    **options: Any,
+) -> Any:
+    """OT_reg for a matrix of costs, in their units, with its first derivatives by the costs and the weights.
+
+    Args:
+        cost: Costs (n x m); inf forbids a pair. The derivative by them is the plan.
+        a, b, reg, unbalanced, max_iter, tol, potentials_init: As for :func:`transport`.
+        options: As for :func:`monge.solve`.
+
+    Errors are those of :func:`transport`.
+
+    >>> import jax, monge.jax
+    >>> value, plan = jax.value_and_grad(monge.jax.transport_of_costs)(jax.numpy.array([[0.0, 9.0], [9.0, 0.0]]), reg=1.0)
+    >>> plan.round(3)
+    Array([[0.5, 0. ],
+           [0. , 0.5]], dtype=float32)
+    """
+    cost, a, b = (_floating(name, v) for name, v in (("cost", cost), ("a", a), ("b", b)))
+    _require_shape("cost", cost, ("n", "m"))
+    _require_shape("a", a, cost.shape[:1])
+    _require_shape("b", b, cost.shape[1:])
+    numbers = _known({"reg": reg, "max_iter": max_iter, "tol": tol})
+    translated = tuple(solve_options(_known(options), **numbers, unbalanced=unbalanced).items())
+    _check(_check_problem, "transport_of_costs", (), 0, False, translated)
+    others = (None, None, None, _start("transport_of_costs", *cost.shape, potentials_init))
+    return _transport({"c": cost, "a": a, "b": b}, others, "transport_of_costs", (), translated)
 
 
 @calls(**CLOUDS)
@@ -339,6 +406,7 @@ def sinkhorn_divergence(
 # Regularised transport.
 
 
+@calls(**_OF_REGULARIZED)
 def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
     """Values, plans and dual potentials of problems (..., n, m); the potentials have the dtypes of the weights."""
     lead = cost.shape[:-2]
@@ -408,7 +476,7 @@ def _count(groups: Any, rows: int) -> Any:
     return int(most) + 1
 
 
-@calls(**{**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost"})
+@calls(**_OF_REGULARIZED)
 def regularized_transport(
     cost: Any,
     a: Any = None,

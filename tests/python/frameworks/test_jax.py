@@ -499,3 +499,54 @@ def test_a_wrong_warm_start_is_an_error():
             jax.block_until_ready(loss(x, x, reg=0.5, potentials_init=(missing, missing)))
     with pytest.raises(ValueError, match="^potentials_init: f_bb: has shape"):
         monge.jax.sinkhorn_divergence(x, x, reg=0.5, potentials_init=(x[0], x[0], x[0], np.zeros(3)))
+
+
+@pytest.mark.parametrize("unbalanced", [None, 1.0])
+def test_costs_of_a_matrix(unbalanced):
+    c, p, q = costs(), jnp.linspace(0, 1, 9), jnp.linspace(1, 0, 8)
+
+    def loss(c, p, q):
+        a, b = jax.nn.softmax(p), jax.nn.softmax(q)
+        return monge.jax.transport_of_costs(c, a, b, reg=0.2, tol=1e-13, unbalanced=unbalanced)
+
+    check_grads(loss, (c, p, q), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
+    value, found = jax.value_and_grad(loss)(c, p, q)
+    a, b = np.array(jax.nn.softmax(p)), np.array(jax.nn.softmax(q))
+    result = monge.solve(np.array(c), a, b, reg=0.2, tol=1e-13, unbalanced=unbalanced)
+    assert value == result.report.dual
+    np.testing.assert_array_equal(found, result.plan)
+    np.testing.assert_array_equal(jax.jit(jax.grad(loss))(c, p, q), found)
+    stack = jnp.stack([c, 2 * c])
+    np.testing.assert_array_equal(jax.vmap(loss, (0, None, None))(stack, p, q)[0], value)
+    warm = monge.jax.transport_of_costs(c, a, b, reg=0.2, potentials_init=result, unbalanced=unbalanced, tol=1e-9)
+    assert float(warm) == pytest.approx(float(value), rel=1e-8)
+    with pytest.raises(NotImplementedError, match="^transport_of_costs: has no second derivatives"):
+        jax.hessian(loss)(c, p, q)
+
+
+def test_costs_of_points_and_of_their_matrix_agree():
+    x, y = clouds()
+    c = ((x[:, None] - y) ** 2).sum(-1)
+    value = monge.jax.transport(x, y, tol=1e-12)
+    assert float(monge.jax.transport_of_costs(c, tol=1e-12)) == pytest.approx(float(value), rel=1e-10)
+    forbidden = c.at[0, 0].set(jnp.inf)
+    assert jax.grad(lambda c: monge.jax.transport_of_costs(c, reg=0.5))(forbidden)[0, 0] == 0
+
+
+WRONG_NUMBERS = [
+    (lambda x, y, c: monge.jax.transport(x, y, jnp.ones(9), jnp.ones(8)), "b: the total is 8; must equal the total of a, 9"),
+    (lambda x, y, c: monge.jax.transport(x.at[1, 0].set(jnp.nan), y), "x: row 1, column 0 is nan"),
+    (lambda x, y, c: monge.jax.sinkhorn_divergence(x, y.at[0].set(jnp.inf)), "y: row 0, column 0 is inf"),
+    (lambda x, y, c: monge.jax.transport_of_costs(c.at[2, 3].set(jnp.nan)), "cost: row 2, column 3 is nan"),
+    (lambda x, y, c: monge.jax.regularized_transport(c, -jnp.ones(9), quadratic=1.0)[0], "a: entry 0 is -1"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), WRONG_NUMBERS)
+def test_wrong_numbers_are_errors_of_python(call, message):
+    x, y = clouds()
+    for run in (call, jax.grad(call)):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            run(x, y, costs())
+    with pytest.raises(jax.errors.JaxRuntimeError, match=message):
+        jax.block_until_ready(jax.jit(call)(x, y, costs()))
