@@ -362,7 +362,8 @@ def transport_of_costs(
     numbers = _known({"reg": reg, "max_iter": max_iter, "tol": tol})
     translated = tuple(solve_options(_known(options), **numbers, unbalanced=unbalanced).items())
     _check(_check_problem, "transport_of_costs", (), 0, False, translated)
-    others = (None, None, None, _start("transport_of_costs", *cost.shape, potentials_init))
+    n, m = cost.shape
+    others = (None, None, None, _start("transport_of_costs", n, m, potentials_init))
     return _transport({"c": cost, "a": a, "b": b}, others, "transport_of_costs", (), translated)
 
 

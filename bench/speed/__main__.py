@@ -1,0 +1,67 @@
+"""Monge beside its peers, in one run on one machine: the times of docs/speed.md and of the README.
+
+usage: ./dev speed [full|small|cuda]      measures, writes result/speed.json and compares it with the committed run
+       ./dev speed pages FILE             writes the tables and the picture of a run
+       ./dev speed compare OLD NEW        names what became slower by more than its noise
+
+"full" takes about half an hour on two cores, "small" a minute, and "cuda" the same as "full" with tensors on a GPU.
+Solvers of a case take turns; a row has the median and the quartiles of its runs, the load, and the time of a yardstick
+in the same turns. The committed runs are bench/results/speed_cpu.json and speed_cuda.json. `compare` fails with exit
+code 1 if a row of Monge is slower; --allow 1.0 is for another machine: a row may take twice as long besides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import gate
+
+ROOT = Path(__file__).parents[2]
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text())
+
+
+def compare(old: Path, new: Path, allow: float) -> int:
+    slower, count = gate.compare(read(old), read(new), allow)
+    for line in slower:
+        print(f"slower: {line}")
+    print(f"{count - len(slower)} rows of Monge as fast as in {old}, {len(slower)} slower")
+    return 1 if slower else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="?", default="full", choices=("full", "small", "cuda", "pages", "compare"))
+    parser.add_argument("files", nargs="*", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("result/speed.json"))
+    parser.add_argument("--allow", type=float, default=0.0, help="a share of the time that does not count")
+    given = parser.parse_args()
+    if given.what == "compare":
+        return compare(*given.files, given.allow)
+    if given.what == "pages":
+        import pages
+
+        run = read(*given.files)
+        written = pages.write(run, [ROOT / "docs/speed.md", ROOT / "README.md"])
+        pages.draw(run, ROOT / "docs/images/speed.png")
+        print(f"tables written: {', '.join(written)}; picture: docs/images/speed.png")
+        return 0
+    import measure
+
+    device = "cuda" if given.what == "cuda" else "cpu"
+    run = measure.report("small" if given.what == "small" else "full", device)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(run, indent=1) + "\n")
+    print(f"written: {given.out}")
+    committed = ROOT / f"bench/results/speed_{device}.json"
+    return compare(committed, given.out, given.allow) if committed.exists() else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
