@@ -226,7 +226,7 @@ def exact(n: int, d: int, weights: str, device: str) -> dict[str, Any]:
 
         def error(result: Any) -> float:
             value[:] = [float(result.value)]
-            return float(result.gap) / value[0]
+            return abs(float(result.gap)) / value[0]
 
         yield Solver("Monge", lambda: monge.solve_exact_sample(*given, a, b), error)
 

@@ -26,13 +26,14 @@ def _noise(row: dict[str, Any], threads: int) -> float:
     return spread + OF_BUSY * is_busy(row, threads)
 
 
-def compare(old: dict[str, Any], new: dict[str, Any], allowance: float = 0.0) -> tuple[list[str], int]:
-    """A line for each of Monge's rows that became slower by more than noise and `allowance`, and the number of rows
-    that both runs have."""
-    if old["device"] != new["device"] or (old.get("gpu"), new.get("gpu")) != (new.get("gpu"), old.get("gpu")):
+def compare(old: dict[str, Any], new: dict[str, Any], allowance: float = 0.0) -> tuple[dict[str, list[str]], int]:
+    """A line for each of Monge's rows that became slower by more than noise and `allowance`, by the case, and the
+    number of rows that both runs have."""
+    if old["device"] != new["device"]:
         raise SystemExit(f"dev: error: the runs are of {old['device']} and of {new['device']}; must be of one device")
     before = {(row["case"], row["solver"]): row for row in old["rows"] if "ms" in row}
-    slower, count = [], 0
+    slower: dict[str, list[str]] = {}
+    count = 0
     for row in new["rows"]:
         was = before.get((row["case"], row["solver"]))
         if was is None or row.get("package") != "monge":
@@ -41,8 +42,8 @@ def compare(old: dict[str, Any], new: dict[str, Any], allowance: float = 0.0) ->
         change = row["ms"] / row["yardstick_ms"] * was["yardstick_ms"] / was["ms"] - 1
         noise = LEAST_NOISE + _noise(row, new["threads"]) + _noise(was, old["threads"])
         if change > noise + allowance:
-            slower.append(
-                f"{row['case']}: {row['solver']}: {row['ms']:.4g} ms, {100 * change:.0f} % more than {was['ms']:.4g} ms "
-                f"of {old['commit']} over the yardstick; noise {100 * noise:.0f} %"
+            slower.setdefault(row["case"], []).append(
+                f"{row['case']}: {row['solver']}: {row['ms']:.4g} ms, {100 * change:.0f} % more than {was['ms']:.4g} "
+                f"ms of {old['commit']}, both over the yardstick; noise {100 * noise:.0f} %"
             )
     return slower, count

@@ -31,7 +31,7 @@ def cell(run: Run, row: dict[str, Any] | None) -> str:
     if row is None:
         return ""
     text = number(row["ms"]) + (BUSY if is_busy(row, run["threads"]) else "")
-    return f"{text} ({row['error']:.0e})".replace("e-0", "e-") if "error" in row and row["error"] == row["error"] else text
+    return f"{text} ({row['error']:.0e})".replace("e-0", "e-") if "error" in row else text
 
 
 def grid(run: Run, table: str, title: str, name_of: Any, columns: list[str], with_error: bool = True) -> str:
@@ -57,10 +57,8 @@ def about(run: Run) -> str:
     busy = sum(is_busy(row, run["threads"]) for row in run["rows"])
     machine = run.get("gpu") or f"{run['threads']} threads of {run['processor']}"
     changed = " with changes that are not committed" if run["changed"] else ""
-    text = (
-        f"One run, `{run['command']}`, of {run['date']}, on {machine}, at commit {run['commit']}{changed}, beside {peers}. "
-        f"The load was {min(loads):.1f} to {max(loads):.1f}."
-    )
+    text = f"One run, `{run['command']}`, of {run['date']}, on {machine}, at commit {run['commit']}{changed}, beside "
+    text += f"{peers}. The load was {min(loads):.1f} to {max(loads):.1f}."
     if busy:
         text += f" {busy} times, marked {BUSY}, were measured while other work took the cores: they are upper bounds."
     return text

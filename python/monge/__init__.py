@@ -9,6 +9,7 @@
 
 import importlib
 import importlib.util
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import _plug_in as _plug_in
@@ -156,13 +157,20 @@ if importlib.util.find_spec("sklearn") is None:
 _LAZY = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
 """Names that are imported on first use, each with the package that it needs."""
 
+_OF_POT = {
+    "dist": "solve_sample() takes points, and scipy.spatial.distance.cdist() makes cost matrices",
+    "unif": "weights that are left out are uniform",
+}
+"""Functions of POT that are not here, and what takes their place."""
+
 
 def __getattr__(name: str) -> Any:
     if name == "OTTransport":
         return importlib.import_module("monge.sklearn").OTTransport
     if name in _LAZY:
         return importlib.import_module(f"monge.{name}")
-    raise AttributeError(f"module 'monge' has no attribute {name!r}")
+    hint = f"; {_OF_POT[name]}" if name in _OF_POT else ""  # Python adds the nearest name to the error that it shows.
+    raise AttributeError(f"module 'monge' has no attribute {name!r}{hint}", name=name, obj=sys.modules[__name__])
 
 
 def __dir__() -> list[str]:

@@ -11,8 +11,8 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, framework_of, on_host, read_matrix
-from ._followed import requires_gradient
 from ._costs import split_costs
+from ._followed import requires_gradient
 from ._names import MATRIX, POINTS, calls, shown
 from ._plan_result import Gradients, SparsePlanResult, attached
 from ._problem import (

@@ -12,6 +12,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from . import _versions
+
+_versions.require("jax", "monge.jax")
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
+
+from . import _versions
+
+_versions.require("scikit-learn", "monge.OTTransport")
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data

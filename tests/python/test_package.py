@@ -137,6 +137,13 @@ def test_modules_do_not_import_each_other():
     assert cycle(graph) is None
 
 
+def test_names_that_are_not_there():
+    for name, message in (("dist", "; solve_sample.* takes points"), ("unif", "; weights"), ("solve_samples", "$")):
+        with pytest.raises(AttributeError, match=f"^module 'monge' has no attribute '{name}'{message}") as error:
+            getattr(monge, name)
+        assert error.value.name == name and error.value.obj is monge  # By these Python finds the nearest name.
+
+
 def test_what_needs_a_framework_is_loaded_when_it_is_asked_for():
     needs = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
     there = [name for name, package in needs.items() if importlib.util.find_spec(package)]

@@ -61,7 +61,7 @@ def test_other_numbers_are_those_of_float32(rng, kind):
 
 
 def test_bad_arguments(rng):
-    with pytest.raises(TypeError, match="^logits: is of dtype complex128; must be numbers, which are computed in float32"):
+    with pytest.raises(TypeError, match="^logits: is of dtype complex128; must be numbers, which are"):
         monge.project(np.ones((4, 4), complex))
     with pytest.raises(ValueError, match="^logits: has entries above 3.4e[+]38 in size; must be within float32"):
         monge.project(np.full((4, 4), 1e39))

@@ -51,6 +51,20 @@ def test_points_of_the_target_are_not_moved_without_a_warning(rng):
         monge.OTTransport(reg=0.5).fit(x, Xt=np.concatenate([x, xt])).transform(x[:3])
 
 
+def test_the_model_stands_behind_it_and_a_pipeline_warns(rng):
+    """The use that the docstring shows; in a Pipeline the target's points would be moved, too."""
+    linear_model, pipeline = pytest.importorskip("sklearn.linear_model"), pytest.importorskip("sklearn.pipeline")
+    y = np.arange(60) % 2
+    x = rng.normal(size=(60, 2)) * 0.3 + 4 * y[:, None]
+    xt, yt = x[::-1] + [8.0, 0.0], y[::-1]
+    transport, model = monge.OTTransport(reg=0.1), linear_model.LogisticRegression()
+    assert (model.fit(transport.fit_transform(x, y, xt), y).predict(xt) == yt).all()
+    chain = pipeline.make_pipeline(monge.OTTransport(reg=0.1), linear_model.LogisticRegression())
+    chain.fit(x, y, ottransport__Xt=xt)
+    with pytest.warns(UserWarning, match="^X: are points of Xt"):
+        chain.predict(xt)
+
+
 def test_names_of_columns(rng):
     pandas = pytest.importorskip("pandas")
     x = pandas.DataFrame(rng.normal(size=(20, 2)), columns=["u", "v"])

@@ -1,0 +1,128 @@
+"""The measurement of bench/speed: turns, gate and tables. Its numbers are not tested."""
+
+import copy
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMITTED = ROOT / "bench/results/speed_cpu.json"
+
+
+@pytest.fixture(scope="module")
+def speed():
+    """A function that imports a module of the folder, which is a program and no package."""
+    sys.path.insert(0, str(ROOT / "bench/speed"))
+    yield importlib.import_module
+    sys.path.remove(str(ROOT / "bench/speed"))
+
+
+@pytest.fixture
+def run():
+    return json.loads(COMMITTED.read_text())
+
+
+def test_solvers_take_turns_and_missing_packages_are_listed(speed):
+    cases, measure = speed("cases"), speed("measure")
+    order = []
+
+    def one(name):
+        def solvers():
+            yield cases.Solver(name, lambda: order.append(name), lambda found: 0.5)
+
+        return solvers
+
+    def missing():
+        raise ImportError("No module named 'peer'\nand more")
+        yield
+
+    case = cases.Case("over n", {"n": 3}, {"monge": one("Monge"), "pot": one("POT"), "ott": missing})
+    absent = {}
+    rows = measure.measure(case, "small", "cpu", absent)
+    assert absent == {"ott": "ImportError: No module named 'peer'"}
+    assert [row["solver"] for row in rows] == ["Monge", "POT"]
+    assert order == ["Monge", "POT"] * (1 + rows[0]["runs"]) and rows[0]["runs"] == measure.MOST_RUNS
+    for row in rows:
+        low, high = row["quartiles"]
+        assert low <= row["ms"] <= high and row["error"] == 0.5 and row["case"] == "over n, n 3"
+        assert row["yardstick_ms"] > 0 and row["load"] >= 0 and row["others"] >= 0
+
+
+def test_the_gate_names_what_became_slower(speed, run):
+    gate = speed("gate")
+    assert gate.compare(run, run) == ({}, sum(row.get("package") == "monge" for row in run["rows"]))
+    other = copy.deepcopy(run)
+    for row in other["rows"]:  # Another machine: all takes twice as long, the yardstick too.
+        for name in ("ms", "yardstick_ms"):
+            if name in row:
+                row[name] *= 2
+    assert gate.compare(run, other)[0] == {}
+    for row in other["rows"]:
+        if row["case"].startswith("exact, n 256") and row["solver"] in ("Monge", "POT"):
+            row["ms"] *= 20
+    slower, _ = gate.compare(run, other)
+    ((case, lines),) = slower.items()
+    assert case == "exact, n 256, d 16, weights uniform" and len(lines) == 1
+    assert lines[0].startswith(f"{case}: Monge: ") and "1900 % more than" in lines[0]
+    assert gate.compare(run, other, 20.0)[0] == {}
+
+
+def test_noise_is_that_of_both_rows(speed):
+    gate = speed("gate")
+
+    def run_of(ms, quartiles, load=0.0, runs=9):
+        row = {"case": "c", "solver": "Monge", "package": "monge", "ms": ms, "quartiles": quartiles, "runs": runs}
+        return {"device": "cpu", "threads": 2, "commit": "0", "rows": [row | {"load": load, "yardstick_ms": 1.0}]}
+
+    quiet, noisy = run_of(10.0, [9.9, 10.1]), run_of(10.0, [8.0, 12.0])
+    # 0.08 + 3 x 1 % of each; with 20 % in the place of one: 0.08 + 0.6 + 0.03.
+    of_quiet, of_noisy = ((quiet, 1.13, False), (quiet, 1.15, True)), ((noisy, 1.70, False), (noisy, 1.72, True))
+    for old, change, is_slower in (*of_quiet, *of_noisy):
+        new = run_of(10.0 * change, [9.9 * change, 10.1 * change])
+        assert bool(gate.compare(old, new)[0]) is is_slower
+    busy = run_of(13.0, [12.87, 13.13], load=5.0)
+    assert gate.compare(quiet, busy)[0] == {}
+
+
+def test_documents_show_the_committed_run(speed, run):
+    pages = speed("pages")
+    text = "\n".join((ROOT / name).read_text() for name in ("docs/speed.md", "README.md"))
+    for name, table in pages.tables(run).items():
+        assert f"<!-- speed: {name} -->\n{table}\n<!-- end -->" in text, f"./dev speed pages {COMMITTED.name}: {name}"
+
+
+def test_tables_and_picture(speed, run, tmp_path):
+    pages = speed("pages")
+    busy = copy.deepcopy(run)
+    for row in busy["rows"]:
+        row["load"] = 9.0 if row["table"] == "exact" else 0.0
+    made = pages.tables(busy)
+    assert "*" in made["exact"] and "*" not in made["over n"].replace("**", "")
+    assert "were measured while other work took the cores" in made["about"]
+    document = tmp_path / "page.md"
+    document.write_text("before\n<!-- speed: memory -->\nold\n<!-- end -->\nafter\n")
+    assert pages.write(run, [document]) == ["memory"]
+    assert document.read_text().startswith("before\n<!-- speed: memory -->\n| n |")
+    pytest.importorskip("matplotlib")
+    pages.draw(run, tmp_path / "speed.png")
+    assert (tmp_path / "speed.png").stat().st_size > 20_000
+
+
+@pytest.mark.parametrize("table", ["entropic", "exact", "assignment"])
+def test_solvers_of_monge_reach_their_error(speed, table):
+    cases = speed("cases")
+    made = {
+        "entropic": lambda: cases.entropic(cases.Clouds(60, 3, "cpu"), 1e-5),
+        "exact": lambda: cases.exact(40, 2, "uniform", "cpu"),
+        "assignment": lambda: cases.assignment(3, 7, 5, "cpu"),
+    }[table]()
+    most = {"entropic": 1e-5, "exact": 1e-9, "assignment": 0.0}[table]
+    packages = {"entropic": ("monge",), "exact": ("monge", "scipy"), "assignment": ("scipy", "monge")}[table]
+    for package in packages:
+        for solver in made[package]():
+            error = solver.error(solver.call())
+            assert np.isfinite(error) and error <= most, solver.name
