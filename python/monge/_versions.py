@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import metadata
 
-OLDEST = {"scikit-learn": "1.6", "torch": "2.6", "jax": "0.4.34", "cupy": "13.0"}
+OLDEST = {"scikit-learn": "1.6", "torch": "2.6", "jax": "0.4.35", "cupy": "13.0"}
 """By the names of the packages. CuPy's package is named after its CUDA, as cupy-cuda12x."""
 
 
