@@ -83,6 +83,7 @@ int main(int argc, char** argv) {
   int exit_code = monge::cli::kDone;
   CLI::App app("Optimal transport.", "monge");
   app.footer(
+      "Example: monge solve x.npy y.npy --out result/\n"
       "Exit codes: 0 converged, completed or optimal, 3 ended short of the tolerance, 2 error, 130 interrupted.");
   app.set_version_flag("--version", "monge " + monge::version());
   app.require_subcommand(1);

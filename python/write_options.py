@@ -16,7 +16,8 @@ VERSION = "{}"
 
 def typed_dict(name: str, doc: str, options: list[tuple], base: str = "TypedDict") -> str:
     lines = [f"\n\nclass {name}({base}, total=False):", f'    """{doc}"""', ""]
-    for option, kind, default, choices, allowed, description in options:
+    for option, kind, initial, choices, allowed, description in options:
+        default = initial if option != "eps" else "eps_relative sets it"
         annotation = f"Literal[{', '.join(map(repr, choices))}]" if choices else kind
         lines += [f"    {option}: {annotation}", f'    """{description} ({allowed}); by default {default}."""']
     return "\n".join(lines) + "\n"

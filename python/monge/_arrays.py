@@ -18,6 +18,7 @@ import numpy as np
 
 from . import _core, _shared
 from ._names import MOST, shown, whole
+from ._versions import require
 
 Array = Any
 """An array of the caller's framework."""
@@ -467,7 +468,10 @@ _of_type: dict[type, NumPy] = {np.ndarray: _numpy}  # The types of arrays seen s
 
 def framework_named(root: str) -> NumPy:
     if root not in _frameworks:
-        _frameworks[root] = _with_module[root](importlib.import_module(root))
+        module = importlib.import_module(root)
+        if root == "cupy":
+            require("cupy", "arrays of CuPy", module.__version__)
+        _frameworks[root] = _with_module[root](module)
     return _frameworks[root]
 
 

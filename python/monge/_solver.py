@@ -97,6 +97,10 @@ class Solver:
         self._made: _core.Solver | None = None
         self._session: _core.Session | None = None
 
+    def __repr__(self) -> str:
+        given = {"metric": self._metric, **self._options}
+        return f"<Solver {', '.join(f'{name} {value}' for name, value in given.items())}>"
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name not in _OF_ONE_SOLVER}
 

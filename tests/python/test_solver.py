@@ -200,3 +200,9 @@ def test_a_progress_function_may_drop_results_of_a_solver_that_is_solving(rng):
         thread.join(30)
     expected = float(monge.solve_sample(x + 1, y, reg=0.5).value)
     assert values == [pytest.approx(expected, rel=1e-4)] * 2
+
+
+def test_its_repr_says_how_it_solves():
+    solver = monge.Solver(0.5, tol=1e-3, metric="dot", unbalanced=2.0)
+    assert repr(solver) == "<Solver metric dot, eps 0.5, tolerance 0.001, penalty_a 2.0, penalty_b 2.0>"
+    assert repr(monge.Solver()) == "<Solver metric sqeuclidean>"

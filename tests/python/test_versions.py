@@ -2,13 +2,15 @@
 them."""
 
 import re
+import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import monge
-from monge import _versions
+from monge import _arrays, _versions
 
 PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text()
 
@@ -35,6 +37,14 @@ def test_older_ones_are_refused(version, is_old):
             _versions.require("scikit-learn", "monge.OTTransport", version)
     else:
         _versions.require("scikit-learn", "monge.OTTransport", version)
+
+
+def test_an_old_cupy_is_refused(monkeypatch):
+    module = types.ModuleType("cupy")
+    module.__version__ = "12.3.0"
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    with pytest.raises(ImportError, match="^arrays of CuPy: needs cupy 13.0 or newer; 12.3.0 is installed"):
+        _arrays.framework_named("cupy")
 
 
 def clouds():

@@ -3,6 +3,10 @@
 Functions of :mod:`monge` take and return tensors, too; those here are operators of PyTorch with derivatives.
 """
 
+from .. import _versions
+
+_versions.require("torch", "monge.torch")
+
 from ._assignment import linear_sum_assignment
 from ._losses import sinkhorn_divergence, transport
 from ._pairs import OTPairs

@@ -172,3 +172,21 @@ def test_sparse_costs_have_sparse_plans_and_derivatives(layout: str) -> None:
     torch.testing.assert_close(M.grad.to_dense(), expected[0], rtol=0, atol=1e-15)
     rows, columns = monge.linear_sum_assignment(dense[:10].to_sparse(layout=M.layout))
     assert isinstance(rows, torch.Tensor) and sorted(columns.tolist()) == list(range(10))
+
+
+def test_the_map_of_new_points_chooses_targets() -> None:
+    """By X_b its derivative is that of the choice; by the points, the sources and the costs it is 0."""
+    x, y, points = (torch.tensor(v, requires_grad=True) for v in np.random.default_rng(5).normal(size=(3, 6, 2)))
+    result = monge.solve_exact_sample(x, y)
+    images = result.transform(points)
+    chosen = (images.detach()[:, None] == y.detach()).all(2)
+    assert (chosen.sum(1) == 1).all()
+    by = torch.rand(6, 2, dtype=torch.float64)
+    by_x, by_y, by_points = torch.autograd.grad(images, (x, y, points), by)
+    torch.testing.assert_close(by_y, chosen.double().T @ by)
+    assert (by_x == 0).all() and (by_points == 0).all()
+    alone = monge.solve_exact_sample(x.detach(), y.detach()).transform(points)
+    assert (torch.autograd.grad(alone.sum(), points)[0] == 0).all()
+    a = torch.full((6,), 1 / 6, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="^target: has no derivatives by weights here"):
+        monge.solve_exact_sample(x, y, a).transform(points).sum().backward()

@@ -507,3 +507,16 @@ def test_data_of_terms_have_no_derivatives(field):
     groups = np.array([0, 0, 1, 1])
     with pytest.raises(NotImplementedError, match=f"^{field}: requires a gradient"):
         monge.solve_regularized(M, l1=0.1, group_lasso=0.1, groups=groups, **given)
+
+
+def test_products_of_a_batch_have_the_derivatives_of_its_results():
+    x, y, values = (torch.randn(2, 5, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    batch = monge.solve_sample_batch(x, y, 0.5, precision="float64", tol=1e-10)
+    singles = [monge.solve_sample(u, v, reg=0.5, precision="float64", tol=1e-10) for u, v in zip(x, y)]
+    for name in ("apply", "average"):
+        found = getattr(batch, name)(values)
+        expected = torch.stack([getattr(one, name)(v) for one, v in zip(singles, values)])
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
+        for own, other in zip(*(torch.autograd.grad(v.square().sum(), (x, y, values)) for v in (found, expected))):
+            torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-11)
+    assert batch.transform().shape == x.shape and batch.transform().requires_grad
