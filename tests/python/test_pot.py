@@ -31,7 +31,7 @@ OTHER_DEFAULTS = {
     "max_iter": (1000, None),  # 10,000, of a stopping rule that is another.
     "tol": (1e-5, None),  # 1e-6, relative and of both marginals.
 }
-"""POT's default and ours of each function that has POT's; the table of docs/python.md has these rows."""
+"""POT's default and ours of each function that has POT's; the table of docs/from/pot.md has these rows."""
 
 
 @pytest.mark.skipif(not ot.__version__.startswith("0.9.7"), reason="the signatures are those of POT 0.9.7")
@@ -52,8 +52,8 @@ def test_signatures(name):
 
 
 def test_differences_are_documented():
-    docs = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
-    table = docs.partition("## Beside POT")[2].partition("##")[0]
+    docs = (Path(__file__).parents[2] / "docs" / "from" / "pot.md").read_text()
+    table = docs.partition("## Differences")[2]
     first_cells = " ".join(line.split(" | ")[0] for line in table.splitlines() if line.startswith("| "))
     for name in [*OTHER_DEFAULTS, *monge._problem._OF_POT]:
         assert f"`{name}`" in first_cells, name

@@ -1,4 +1,4 @@
-"""The examples that need PyTorch."""
+"""The examples that need PyTorch or JAX."""
 
 import runpy
 from pathlib import Path
@@ -57,3 +57,18 @@ def test_straighter_paths(tmp_path, monkeypatch):
     assert bends["exact pairs"] < 0.1 * bends["independent pairs"]
     assert errors["exact pairs"][0] < errors["independent pairs"][2]  # One step is better than four.
     assert (tmp_path / "straighter_paths.png").stat().st_size > 5000
+
+
+def test_samples_loss(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = runpy.run_path(str(EXAMPLES / "samples_loss.py"), run_name="__main__")
+    assert sum(values["values"][-20:]) / 20 < 0.1 * values["values"][0]
+    assert (tmp_path / "samples_loss.png").stat().st_size > 5000
+
+
+def test_jax_gradient(tmp_path, monkeypatch):
+    """Angle, scale and translation are found up to the difference of two samples of the arrow: some 1 / sqrt(300)."""
+    monkeypatch.chdir(tmp_path)
+    values = runpy.run_path(str(EXAMPLES / "jax_gradient.py"), run_name="__main__")
+    assert abs(values["parameters"] - values["TRUTH"]).max() < 2 / 300**0.5
+    assert (tmp_path / "jax_gradient.png").stat().st_size > 5000
