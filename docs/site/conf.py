@@ -1,11 +1,16 @@
 # The site: docs/*.md, the reference of both languages and the gallery. `./dev docs` copies this folder and what its
 # pages show to build/docs/tree, since Sphinx writes pages among those that it reads.
+import inspect
 import re
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
+from docutils.nodes import SkipNode
+from latex2mathml.converter import convert
 from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.util.inspect import signature, stringify_signature
 
 import monge
 
@@ -24,6 +29,13 @@ sys.modules.update(imported)
 listed = set(re.findall(r"^   ([\w.]+)$", Path("python.rst").read_text(), re.MULTILINE))
 public = {*monge.__all__, *(f"{name}.{item}" for name in ("torch", "jax") for item in getattr(monge, name).__all__)}
 assert public <= listed, f"python.rst: has not {public - listed}"
+
+# A page for each section, so that no list of the side bar has all names.
+reference, *sections = re.split(r"\n(?=[^\n]+\n-+\n)", Path("python.rst").read_text())
+pages = {f"python_{number}": section for number, section in enumerate(sections)}
+for page, section in pages.items():
+    Path(f"{page}.rst").write_text(section.replace("-\n\n", "-\n\n.. currentmodule:: monge\n\n", 1))
+Path("python.rst").write_text("\n   ".join([f"{reference}\n.. toctree::\n   :maxdepth: 2\n", *pages]) + "\n")
 
 project = "Monge"
 version = release = monge.__version__
@@ -45,14 +57,15 @@ suppress_warnings = ["duplicate_declaration.cpp"]  # Each header opens the names
 nitpick_ignore_regex = [
     ("cpp:.*", ".*"),
     ("py:.*", r"monge\._core\..*"),
-    ("py:class", r".*numpy\.ndarray\[dtype=.*"),  # The types of arrays in signatures by nanobind are no names.
+    ("py:class", r"monge\._.*"),
+    ("py:class", r"(?!monge\.).*"),  # Types in signatures, of which no other site is asked.
 ]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
-autosummary_generate = True
-autodoc_typehints = "none"  # Docstrings have shapes and units.
+autosummary_generate = [f"{page}.rst" for page in pages]
+autodoc_typehints = "none"  # Those of functions are shown by show_signature().
 autodoc_member_order = "bysource"
 python_maximum_signature_line_length = 100
 
@@ -60,15 +73,27 @@ breathe_projects = {"monge": "../xml"}
 breathe_default_project = "monge"
 breathe_show_include = False
 
-# In the order of the table.
-programs = re.findall(r"^\| (\w+\.py) \|", Path("docs/python.md").read_text(), re.MULTILINE)
-# The pictures of programs that need PyTorch are in docs/images.
-with_torch = [p.stem for p in Path("examples/python").glob("*.py") if "\nimport torch\n" in p.read_text()]
+# The sections of docs/examples.md are folders of the gallery. The pictures of programs that need PyTorch or JAX are in
+# docs/images.
+examples = Path("examples/python")
+with_frameworks = [p.stem for p in examples.glob("*.py") if re.search(r"^import (torch|jax)$", p.read_text(), re.M)]
+(examples / "README.rst").write_text("Gallery\n=======\n\nShort programs with their pictures.\n")
+sections, programs = [], []
+for section in Path("docs/examples.md").read_text().split("\n## ")[1:]:
+    title = section.partition("\n")[0]
+    folder = examples / re.sub(r"\W+", "_", title.lower())
+    folder.mkdir(exist_ok=True)
+    (folder / "README.rst").write_text(f"{title}\n{'-' * len(title)}\n")
+    sections.append(str(folder))
+    for name in re.findall(r"^\| (\w+\.py) \|", section, re.MULTILINE):
+        (examples / name).rename(folder / name)
+        programs.append(name)
 sphinx_gallery_conf = {
-    "examples_dirs": "examples/python",
+    "examples_dirs": str(examples),
     "gallery_dirs": "gallery",
-    "filename_pattern": rf"/(?!{'|'.join(with_torch)})\w+\.py$",
+    "filename_pattern": rf"/(?!{'|'.join(with_frameworks)})\w+\.py$",
     "ignore_pattern": "quickstart|tutorial",  # The README and docs/tutorial.md show them.
+    "subsection_order": sections,
     "within_subsection_order": programs.index,
     "backreferences_dir": "gallery/uses",
     "doc_module": ("monge",),
@@ -79,15 +104,20 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
 }
 
+html_math_renderer = "mathml"
 html_theme = "pydata_sphinx_theme"
 html_title = "Monge"
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
-html_sidebars = {"docs/tutorial": [], "command_line": [], "CHANGELOG": []}
+html_sidebars = {"install": [], "docs/tutorial": [], "CHANGELOG": []}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "header_links_before_dropdown": 9,
+    "navbar_end": ["version-switcher", "theme-switcher"],
+    # A version lies in a folder of its own beside this file.
+    "switcher": {"json_url": "../versions.json", "version_match": version},
+    "check_switcher": False,
     "navbar_align": "left",
     "show_toc_level": 2,
     "show_prev_next": False,
@@ -107,5 +137,40 @@ def read_docstring(app, what, name, obj, options, lines):
         lines[:] = GoogleDocstring(lines, style, app, what, name, obj, options).lines()
 
 
+def show_signature(app, what, name, obj, options, shown, returned):
+    """Types of the arguments; without `self`, arguments of POT that take their default alone, and types of any kind."""
+    if what == "class" and re.search("Result|LazyPlan|Gradients", name):
+        return "", None  # Calls of the library make these.
+    if what not in ("function", "method", "class"):
+        return None
+    try:
+        found = signature(obj, bound_method=what == "method")
+    except (TypeError, ValueError):
+        return None
+    dead = monge._problem._OF_POT if inspect.isfunction(obj) else ()
+    arguments = [
+        p.replace(annotation=p.empty) if p.annotation in (Any, "Any") else p
+        for p in found.parameters.values()
+        if p.name not in dead
+    ]
+    made = found.replace(parameters=arguments, return_annotation=found.empty)
+    return stringify_signature(made, unqualified_typehints=True), returned
+
+
+def write_math(display):
+    """Formulas as MathML, which browsers draw without a script."""
+
+    tag = "div" if display == "block" else "span"
+
+    def write(translator, node):
+        formula = convert(node.astext(), display=display)
+        translator.body.append(f'<{tag} class="math {display}">{formula}</{tag}>')
+        raise SkipNode
+
+    return write, None
+
+
 def setup(app):
+    app.add_html_math_renderer("mathml", write_math("inline"), write_math("block"))
+    app.connect("autodoc-process-signature", show_signature)
     app.connect("autodoc-process-docstring", read_docstring)

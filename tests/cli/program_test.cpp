@@ -150,6 +150,16 @@ TEST_F(SolveProgram, MethodsMeetTheCriterionAndSayWhatTheyTook) {
   }
 }
 
+TEST_F(SolveProgram, TheGapIsPrintedWithoutItsSign) {
+  int negative = 0;
+  for (std::string const eps : {"0.05", "0.1", "0.2", "0.4", "0.8", "1.6"}) {
+    Outcome const outcome = solve({"--eps", eps});
+    EXPECT_THAT(outcome.out, Not(HasSubstr(" -"))) << "nothing that is printed for these points is below 0";
+    negative += report()["gap"].get<double>() < 0;
+  }
+  EXPECT_GT(negative, 0) << "one of these gaps has a sign";
+}
+
 TEST_F(SolveProgram, ThePlanIsWrittenAndGoesWithTheNextRun) {
   ASSERT_EQ(solve({"--eps", "0.05", "--plan"}).code, 0);
   Array const plan = read_array("plan", path("result/plan.npy"));

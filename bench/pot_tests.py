@@ -1,0 +1,72 @@
+"""Runs POT's own tests with Monge's functions in the place of POT's: python bench/pot_tests.py FOLDER
+
+FOLDER is a checkout of POT of the installed version. Tests of other backends than NumPy's are left out. The exit code
+is 1 where a test fails that is not in EXPECTED, and where one of these passes.
+"""
+
+import argparse
+import collections
+import os
+import sys
+from pathlib import Path
+
+for backend in ("PYTORCH", "JAX", "TENSORFLOW", "CUPY"):
+    os.environ[f"POT_BACKEND_DISABLE_{backend}"] = "1"
+
+import ot
+import ot.batch
+import pytest
+
+import monge
+
+FILES = ("test_solvers.py", "test_bregman.py", "test_smooth.py", "unbalanced/test_sinkhorn.py", "batch/test_solve_batch.py")
+PLACES = {
+    ot: ("solve", "solve_sample", "sinkhorn", "sinkhorn2", "sinkhorn_unbalanced", "sinkhorn_unbalanced2", "emd", "emd2"),
+    ot.batch: ("solve_batch", "solve_sample_batch"),
+    ot.bregman: (
+        "sinkhorn",
+        "sinkhorn2",
+        "empirical_sinkhorn",
+        "empirical_sinkhorn2",
+        "empirical_sinkhorn_divergence",
+    ),
+    ot.lp: ("emd", "emd2"),
+    ot.smooth: ("smooth_ot_dual",),
+    ot.unbalanced: ("sinkhorn_unbalanced", "sinkhorn_unbalanced2"),
+}
+EXPECTED = {}
+
+
+class Failures:
+    """Names of the tests that fail, without parameters; the last line of each message."""
+
+    def __init__(self):
+        self.count = collections.Counter()
+        self.words = {}
+
+    def pytest_runtest_logreport(self, report):
+        if report.failed:
+            name = report.nodeid.split("::")[-1].partition("[")[0]
+            self.count[name] += 1
+            self.words[name] = str(report.longrepr).strip().splitlines()[-1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder.absolute() / "test"
+    for module, names in PLACES.items():
+        for name in names:
+            setattr(module, name, getattr(monge, name))
+    failures = Failures()
+    os.chdir(folder)
+    pytest.main(["-q", "-p", "no:cacheprovider", "--tb=line", "-k", "not geomloss", *FILES], plugins=[failures])
+    for name, count in sorted(failures.count.items()):
+        print(f"{count:4} {name}: {failures.words[name]}")
+    wrong = {name for name in {*EXPECTED, *failures.count} if failures.count[name] != EXPECTED.get(name, 0)}
+    print("other than expected:", ", ".join(sorted(wrong)) or "none")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
