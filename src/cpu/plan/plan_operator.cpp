@@ -480,9 +480,9 @@ void PlanOperator<T>::multiply_any(Side side, Scaling scaling, MatrixView l, Mat
             side, scaling, [&](std::int64_t j) { return read(j, 0); }, out);
       }
     }
-    for (auto const& [p, column] : concentrated) {
+    for (auto const& entry : concentrated) {
       with_data(out, [&](auto* to) {
-        multiply_concentrated(side, scaling, column, l, r, {to + p, out.rows(), 1, out.row_stride()});
+        multiply_concentrated(side, scaling, entry.second, l, r, {to + entry.first, out.rows(), 1, out.row_stride()});
       });
     }
   });
