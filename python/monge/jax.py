@@ -389,7 +389,8 @@ def sinkhorn_divergence(
     transport without the bias of the entropy.
 
     Args:
-        x, y, a, b, reg, metric, options: As for :func:`transport`.
+        x, y, a, b, reg, options: As for :func:`transport`.
+        metric: As for :func:`monge.solve_sample`.
         unbalanced, max_iter, tol: As for :func:`monge.solve`.
         potentials_init: A warm start: arrays (f, g) or (f, g, f_aa, f_bb) of shapes (n), (m), (n) and (m), or a
             :class:`monge.DivergenceResult`.

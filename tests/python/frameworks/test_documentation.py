@@ -5,7 +5,7 @@ import importlib
 import pkgutil
 
 import pytest
-from test_package import test_types  # noqa: F401  Here it sees the types of the frameworks, too.
+from test_package import folder, test_types  # noqa: F401  Here it sees the types of the frameworks, too.
 
 import monge
 from conftest import undocumented, unexplained
