@@ -7,7 +7,7 @@ usage: ./dev speed [full|small|cuda]      measures, writes result/speed.json and
 "full" takes about half an hour on two cores, "small" a minute, and "cuda" the same as "full" with tensors on a GPU.
 Solvers of a case take turns; a row has the median and the quartiles of its runs, the load, and the time of a yardstick
 in the same turns. The committed runs are bench/results/speed_cpu.json and speed_cuda.json. `compare` fails with exit
-code 1 if a row of Monge is slower; --allow 1.0 is for another machine: a row may take twice as long besides.
+code 1 if a row of Monge is slower; --allow 3.0 is for another machine: a row may take four times as long besides.
 """
 
 from __future__ import annotations
