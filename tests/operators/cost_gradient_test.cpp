@@ -108,7 +108,7 @@ class CostGradients : public OperatorTest {
       }
       std::vector<double> actual;
       for (int again = 0; again < 2; ++again) {  // The first product of a side is without bounds.
-        plan.cost_gradients(side, l.get(), r.get(), *out);
+        plan.points().cost_gradients(side, l.get(), r.get(), *out);
         Stored result(std::vector<double>(expected.size()), plan.size(side), d);
         plan.vectors().write(*out, result.mutable_view());
         actual = result.values();
