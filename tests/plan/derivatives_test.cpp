@@ -519,7 +519,7 @@ TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
     auto const entropic = make_operator(given);
     entropic->sweep({eps}, 20);
     auto const plan = entropic->plan(eps);
-    PlanDerivatives derivatives(*plan, eps, {}, 2, precision());
+    PlanDerivatives derivatives(*plan, eps, {}, 2, true, precision());
     VectorPair v, out;
     std::vector<double> direction(2 * n);
     for (int i = 0; i < n; ++i) direction[2 * i] = 1, direction[2 * i + 1] = -0.5;
