@@ -319,8 +319,8 @@ def transport(
         potentials_init: A warm start, in units of the cost: arrays (f, g) of shapes (n) and (m), or an OTResult.
 
     Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. So are wrong numbers in arrays,
-    such as NaN, outside of jax.jit; within it they are JAX's error of a callback, whose last line is ours. Derivatives are those of reverse mode; forward mode is a TypeError. A second
-    derivative is a NotImplementedError, and so is one by the points for metrics other than "sqeuclidean" and "dot".
+    such as NaN, outside of jax.jit; within it they are JAX's error of a callback, whose last line is ours. Derivatives
+    are those of reverse mode; forward mode is a TypeError. A second derivative is a NotImplementedError.
 
     >>> import jax, monge.jax
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))

@@ -352,13 +352,14 @@ TEST_F(SolveProgram, AHessianProductThatFallsShortIsCode3WithResults) {
   expect_refused(solve({"--eps", "0.1", "--hvp-tolerance", "1"}), "hvp_tolerance: is 1; is for hvp");
 }
 
-TEST_F(SolveProgram, CostsWithoutDerivativesByPointsHaveThoseByWeights) {
+TEST_F(SolveProgram, EveryCostOfPointsHasFirstDerivatives) {
   for (auto const name : {"cosine", "euclidean", "p-norm"}) {
     SCOPED_TRACE(name);
     ASSERT_EQ(solve({"--eps", "0.5", "--cost-function", name, "--gradients"}).code, 0);
     EXPECT_EQ(std::ssize(numbers("result/grad_a.npy")), 40);
     EXPECT_EQ(std::ssize(numbers("result/grad_b.npy")), 30);
-    EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+    EXPECT_EQ(numbers("result/grad_x.npy").size(), numbers("x.npy").size());
+    EXPECT_EQ(numbers("result/grad_y.npy").size(), numbers("y.npy").size());
     EXPECT_TRUE(report()["gradients"]["distance"].is_number());
     fs::remove_all(path("result"));
     // Before a file is read.

@@ -41,12 +41,14 @@ def test_equal_measures_have_none(rng):
     assert 0 < monge.sinkhorn_divergence(x, x + 1e-3, reg=0.2, tol=1e-10).value < 1e-5
 
 
-def test_gradients(rng):
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "chebyshev"])
+def test_gradients(rng, metric):
     x, y = rng.normal(size=(8, 2)), rng.normal(size=(9, 2)) + 1
-    gradient = monge.sinkhorn_divergence(x, y, reg=0.5, tol=1e-13).gradients()
+    given = {"reg": 0.5, "tol": 1e-13, "metric": metric}
+    gradient = monge.sinkhorn_divergence(x, y, **given).gradients()
     step, shift = 1e-4, np.zeros_like(x)
     shift[3, 1] = step
-    plus, minus = (monge.sinkhorn_divergence(x + s * shift, y, reg=0.5, tol=1e-13).value for s in (1, -1))
+    plus, minus = (monge.sinkhorn_divergence(x + s * shift, y, **given).value for s in (1, -1))
     assert gradient.x[3, 1] == pytest.approx((plus - minus) / (2 * step), abs=40 * step**2 + 1e-8)
     assert gradient.y.shape == y.shape and gradient.a.shape == (8,)
 

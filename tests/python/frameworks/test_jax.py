@@ -178,11 +178,16 @@ def test_second_derivatives_are_refused(name):
         jax.jvp(loss, (given,), (given,))
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "cityblock", "minkowski"])
 @pytest.mark.parametrize("name", LOSSES)
-def test_derivatives_by_the_points_that_there_are_not_are_refused(name):
+def test_derivatives_of_other_metrics(name, metric):
     x, y = clouds()
-    with pytest.raises(NotImplementedError, match=f"^{name}: has derivatives by the points for sqeuclidean"):
-        jax.jit(jax.grad(lambda x: LOSSES[name](x, y, reg=0.5, metric="euclidean")))(x)
+    p = {"norm_p": 3.0} if metric == "minkowski" else {}
+
+    def loss(x, y):
+        return LOSSES[name](x, y, reg=0.5, tol=1e-13, metric=metric, **p)
+
+    check_grads(loss, (x, y), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
 
 
 # Arguments by name, of (x, y, costs, logits), in the place of those that are right.

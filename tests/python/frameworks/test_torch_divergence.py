@@ -98,7 +98,26 @@ def test_backward_solves_nothing(monkeypatch):
         assert by_x.abs().max() > 0.01
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine"])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "cityblock"])
+def test_derivatives_form_no_costs(monkeypatch, metric):
+    """Neither PyTorch's distances nor its derivatives of them are called on the CPU."""
+    x, y = (v.requires_grad_() for v in clouds())
+    for module, name in ((torch, "cdist"), (torch.ops.aten, "_cdist_backward")):
+        monkeypatch.setattr(module, name, lambda *given, **options: pytest.fail("costs were formed"))
+    result = monge.solve_sample(x, y, reg=0.5, metric=metric)
+    values = [
+        result.value,
+        (result.potentials[0] - result.potentials[0].mean()).square().sum(),
+        result.apply(y.detach()).square().sum(),
+        monge.torch.sinkhorn_divergence(x, y, reg=0.5, metric=metric),
+        monge.torch.SamplesLoss(p=1, blur=0.5)(x, y),
+    ]
+    for value in values:
+        (by_x,) = torch.autograd.grad(value, x, retain_graph=True)
+        assert by_x.isfinite().all() and by_x.abs().max() > 1e-4
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
 def test_a_backward_takes_the_plans_of_its_forward(monkeypatch, metric):
     """Once; a second backward takes its results."""
     made = []
