@@ -57,13 +57,15 @@ def main() -> int:
     import measure
 
     device, sizes = ("cuda", "full") if given.what == "cuda" else ("cpu", given.what)
-    run = measure.report(sizes, device)
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    kept = given.out.with_suffix(f".{given.what}.part")
+    run = measure.report(sizes, device, kept)
     path = ROOT / f"bench/results/speed_{device}.json"
     committed = read(path) if path.exists() else None
     if committed is not None and (slower := gate.compare(committed, run, given.allow)[0]):
         measure.again(run, sizes, set(slower))  # A disturbance of the machine does not come twice.
-    given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(measure.rounded(run) + "\n")
+    kept.unlink()
     print(f"written: {given.out}")
     return 0 if committed is None else compare(committed, run, given.allow)
 

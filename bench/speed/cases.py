@@ -238,8 +238,8 @@ def exact(n: int, d: int, weights: str, device: str) -> dict[str, Any]:
         )
 
     def of_scipy() -> Iterator[Solver]:
-        if weights != "uniform":
-            raise RuntimeError("solves assignments alone")
+        if weights != "uniform" or n > 2000:
+            raise RuntimeError("solves assignments alone, and those of more points in minutes")
         from scipy.optimize import linear_sum_assignment
         from scipy.spatial.distance import cdist
 

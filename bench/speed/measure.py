@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -164,15 +165,21 @@ def again(run: dict[str, Any], sizes: str, keys: set[str]) -> None:
                     run["rows"][k] = new
 
 
-def report(sizes: str, device: str) -> dict[str, Any]:
+def report(sizes: str, device: str, kept: Path) -> dict[str, Any]:
+    """A run. Its rows so far are in `kept`, from which a run that was broken off goes on at the same commit."""
     import monge
 
     warnings.simplefilter("ignore")
-    rows: list[dict[str, Any]] = []
-    absent: dict[str, str] = {}
+    at = commit()
+    broken = json.loads(kept.read_text()) if kept.exists() else {}
+    rows: list[dict[str, Any]] = broken["rows"] if broken.get("at") == at else []
+    absent: dict[str, str] = broken["absent"] if broken.get("at") == at else {}
     begin = time.perf_counter()
     for case in cases(sizes, device):
+        if any(row["case"] == case.key for row in rows):
+            continue
         rows += measure(case, sizes, device, absent)
+        kept.write_text(json.dumps({"at": at, "rows": rows, "absent": absent}))
         print(f"{time.perf_counter() - begin:6.0f} s  {case.key}", file=sys.stderr, flush=True)
     if device == "cpu":
         rows += memory(sizes)
@@ -184,7 +191,7 @@ def report(sizes: str, device: str) -> dict[str, Any]:
     found = {
         "command": f"./dev speed {sizes if device == 'cpu' else 'cuda'}",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        **commit(),
+        **at,
         "device": device,
         "processor": processor(),
         "threads": len(os.sched_getaffinity(0)),
