@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from docutils.nodes import SkipNode
+from docutils import nodes
 from latex2mathml.converter import convert
 from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.transforms import SphinxTransform
 from sphinx.util.inspect import signature, stringify_signature
 
 import monge
@@ -165,12 +166,51 @@ def write_math(display):
     def write(translator, node):
         formula = convert(node.astext(), display=display)
         translator.body.append(f'<{tag} class="math {display}">{formula}</{tag}>')
-        raise SkipNode
+        raise nodes.SkipNode
 
     return write, None
 
 
+class RaiseIndices(SphinxTransform):
+    """Indices and powers of formulas in sentences: x_i, P_ij, |x|^2, P^T. Code is left alone."""
+
+    default_priority = 900
+    formula = re.compile(
+        r"(?<=\b[A-Za-z])(['+*]?)_([a-z]{1,2}|\d)(?![\w_])|\^(-?\w+)(?![\w_])|(?<=\bsum)()_([a-z]{1,2})\b"
+    )
+
+    def apply(self):
+        if not self.env.docname.startswith("docs/"):
+            return
+        for text in list(self.document.findall(nodes.Text)):
+            literal = (
+                nodes.literal,
+                nodes.literal_block,
+                nodes.math,
+                nodes.math_block,
+                nodes.raw,
+                nodes.title,
+                nodes.image,
+            )
+            if any(isinstance(node, literal) for node in ancestors(text)) or not self.formula.search(text):
+                continue
+            parts, end = [], 0
+            for match in self.formula.finditer(text):
+                parts.append(nodes.Text(text[end : match.start()] + (match[1] or "")))
+                below = match[2] or match[5]
+                parts.append(nodes.subscript("", below) if below else nodes.superscript("", match[3]))
+                end = match.end()
+            text.parent.replace(text, [*parts, nodes.Text(text[end:])])
+
+
+def ancestors(node):
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
 def setup(app):
+    app.add_transform(RaiseIndices)
     app.add_html_math_renderer("mathml", write_math("inline"), write_math("block"))
     app.connect("autodoc-process-signature", show_signature)
     app.connect("autodoc-process-docstring", read_docstring)
