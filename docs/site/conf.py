@@ -1,6 +1,7 @@
 # The site: docs/*.md, the reference of both languages and the gallery. `./dev docs` copies this folder and what its
 # pages show to build/docs/tree, since Sphinx writes pages among those that it reads.
 import inspect
+import json
 import re
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ Path("python.rst").write_text("\n   ".join([f"{reference}\n.. toctree::\n   :max
 
 project = "Monge"
 version = release = monge.__version__
+assert version in {entry["version"] for entry in json.loads(Path("versions.json").read_text())}, "not in versions.json"
 copyright = "the authors of Monge, Apache-2.0"
 extensions = [
     "myst_parser",
