@@ -19,6 +19,8 @@ random = np.random.default_rng(0)
 cost = random.random((200, 200))
 exact = cost[linear_sum_assignment(cost)].mean()
 
+# %%
+# The picture.
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for method, iterations, color in (("sinkhorn", 3000, "C0"), ("auto", 10000, "C1")):
     with warnings.catch_warnings():

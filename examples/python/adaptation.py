@@ -24,6 +24,8 @@ for name, moved in (
 ):
     accuracy[name] = KNeighborsClassifier(1).fit(moved, labels).score(target, truth)
 
+# %%
+# The picture.
 figure, ax = plt.subplots(figsize=(5, 4), layout="constrained")
 ax.scatter(*target.T, c="0.8", s=12, label="target")
 ax.scatter(*moved.T, c=labels, cmap="coolwarm", s=8, label="source, moved")

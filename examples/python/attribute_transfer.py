@@ -28,6 +28,8 @@ classes = result.average(np.eye(10)[digits[:800]], transpose=True).argmax(1)
 accuracy = np.mean(classes[is_digit] == digits[800:1500])
 received = result.marginal_b * len(new)
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(14, 3.5), layout="constrained")
 for ax, image, title in zip(axes, (photograph, np.clip(recoloured, 0, 1)), ("photograph", "recoloured")):
     ax.imshow(image)

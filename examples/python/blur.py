@@ -12,11 +12,15 @@ import numpy as np
 
 import monge
 
+# %%
+# A disc of points, and the same points moved by 2.5.
 random = np.random.default_rng(0)
 x = random.uniform(-1, 1, size=(400, 2))
 x = x[(x**2).sum(1) < 1]
 y = x + [2.5, 0.0]
 
+# %%
+# For each blur: the displacement by the map, and by the gradient of the divergence.
 blurs, bias, debiased, fields = np.geomspace(0.02, 2, 9), [], [], []
 for blur in blurs:
     divergence = monge.sinkhorn_divergence(x, y, reg=blur**2, scale=0.5, tol=1e-8)
@@ -24,6 +28,8 @@ for blur in blurs:
     bias.append(abs(fields[-1] - [2.5, 0.0]).mean())
     debiased.append(abs(-len(x) * divergence.gradients().x - [2.5, 0.0]).mean())
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 4, figsize=(14, 3), layout="constrained")
 for ax, k in zip(axes, (0, 5, 8)):
     ax.quiver(*x.T, *fields[k].T, angles="xy", scale_units="xy", scale=1, width=0.003, color="0.6")

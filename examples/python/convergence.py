@@ -32,6 +32,8 @@ exact = results["auto"].value
 tolerances = 10.0 ** -np.arange(1, 8)
 short = [monge.solve_sample(x, y, reg=0.01, tol=tolerance, method="sinkhorn") for tolerance in tolerances]
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for k, (name, result) in enumerate(results.items()):
     monge.plot.convergence(result, axes[0], color=f"C{k}").get_lines()[-1].set_label(f"{name}: {result.status}")

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import shortest_path
 
 import monge
 
+# %%
 # A town on a grid of 20 x 20 corners; a river without a bridge but at both ends.
 size = 20
 corners = np.stack(np.meshgrid(np.arange(size), np.arange(size), indexing="ij"), -1).reshape(-1, 2)
@@ -26,6 +27,8 @@ prices = cost[np.ix_(stores, homes)]
 prices[0, :] = np.where(prices[0] > 15, np.inf, prices[0])  # the first store does not go further than that
 result = monge.solve(prices, reg=0.2)
 
+# %%
+# The picture.
 figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 ax.axvline(9.5, color="C0", lw=4, alpha=0.4)
 for home, store in enumerate(result.topk(1, axis=0)[0][:, 0]):

@@ -82,6 +82,8 @@ for name, matcher in matchers.items():
     milliseconds[name] = [timed(matcher, matrices[:size])[1] for size in batches]
     print(f"{name}: {milliseconds[name][-1]:.1f} ms for {len(images)} images of {queries} predictions")
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 for ax, (predicted, _, boxes, _), (query, target) in zip(axes[:2], images, pairs["Monge, one call"]):
     for found, style in ((boxes[target], "k"), (predicted[query], "C1")):

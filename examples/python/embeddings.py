@@ -29,6 +29,8 @@ for share in shares:
     copies.append(mass[partner == np.arange(n)].sum())
 stay = [np.diag(transition).mean() for transition in transitions]
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
 for ax, k in zip(axes, (0, 4)):
     ax.imshow(transitions[k], vmin=0, vmax=1, cmap="magma_r")

@@ -14,6 +14,7 @@ import torch
 
 import monge
 
+# %%
 # The first coordinate moves by 2 and the second is drawn anew, so a good metric looks at the first alone.
 generator = torch.Generator().manual_seed(0)
 x = torch.randn(300, 2, generator=generator, dtype=torch.float64)
@@ -40,6 +41,8 @@ for _ in range(60):
     losses.append(loss.item())
     path.append(logarithms.detach().exp())
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
 for ax, weights, title in zip(axes, (torch.ones(2, dtype=torch.float64), path[-1]), ("equal weights", "learned")):
     found = mapped(weights)[:, 0]

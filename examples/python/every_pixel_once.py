@@ -29,6 +29,8 @@ colours = flower.reshape(-1, 3)
 painted = np.empty_like(colours)
 painted[goal] = colours
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 4, figsize=(13, 2.6), layout="constrained")
 frame = (0, 1, height / width, 0)
 axes[0].imshow(flower, extent=frame)

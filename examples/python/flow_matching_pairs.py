@@ -23,6 +23,8 @@ pairs = monge.torch.OTPairs(reg=0.05)
 start, end = pairs(noise, data)
 length = [(b - a).norm(dim=1).mean().item() for a, b in ((noise, data), (start, end))]
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 for ax, (a, b), title in zip(axes, ((noise, data), (start, end)), ("independent", "from the plan")):
     ax.plot(*torch.stack([a, b], 1).permute(2, 1, 0).numpy(), color="0.8", lw=0.5)

@@ -40,6 +40,8 @@ for _ in range(80):
     path.append(logarithms.detach().exp())
 learned = path[-1]
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 4, figsize=(12, 3), layout="constrained")
 titles = ("observed", "equal weights", "learned")
 for ax, weights, title in zip(axes, (truth, torch.ones(2, dtype=torch.float64), learned), titles):

@@ -22,6 +22,8 @@ for name, layers in (("projected", mixed), ("softmax of rows", np.exp(logits) / 
         product = layer @ product
         gains[name].append(np.abs(product.sum(-1)).max())
 
+# %%
+# The picture.
 figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, gain in gains.items():
     ax.plot(gain, label=name)

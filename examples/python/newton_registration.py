@@ -43,6 +43,8 @@ for step in range(12):
     if norms[-1] < 1e-9:
         break
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for k, shape in enumerate(shapes):
     axes[0].plot(*shape.T, color=plt.cm.viridis(k / len(shapes)), lw=1)

@@ -13,17 +13,25 @@ import numpy as np
 import monge
 import monge.plot
 
+# %%
+# 80 sources, their images, and 15 outliers.
 random = np.random.default_rng(1)
 x = random.normal(scale=0.4, size=(80, 2))
 y = np.concatenate([x + [1.0, 0.0], random.normal(scale=0.2, size=(15, 2)) + [3.0, 4.0]])  # the last 15: outliers
 
+# %%
+# Three ways to treat the marginals: constraints on both, penalties on both, a penalty on the targets.
 settings = {"balanced": None, "both relaxed": 5.0, "targets relaxed": (np.inf, 5.0)}
 results = {name: monge.solve_sample(x, y, reg=0.02, unbalanced=penalty) for name, penalty in settings.items()}
 error = {name: np.abs(result.transform() - x - [1.0, 0.0]).mean() for name, result in results.items()}
 
+# %%
+# The mass that travels, by the reach.
 reaches = np.geomspace(0.3, 30, 12)
 kept = [monge.solve_sample(x, y, reg=0.02, unbalanced=reach**2) for reach in reaches]
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 4, figsize=(16, 3.5), layout="constrained")
 for ax, (name, result) in zip(axes, results.items()):
     monge.plot.displacement(result, ax)

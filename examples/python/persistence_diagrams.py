@@ -87,6 +87,8 @@ powers = [1, 1.5, 2, 3, 4]
 distances = [match(first, second, p)[0] for p in powers]
 bound = np.abs(noisy[0] - noisy[1]).max()
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
 axes[0].plot(t, noisy[0], "C1", lw=0.4)
 axes[0].plot(t, smooth, "C0", lw=1)

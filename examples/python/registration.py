@@ -11,11 +11,15 @@ import numpy as np
 
 import monge
 
+# %%
+# A circle, a star, and two losses.
 angle = np.linspace(0, 2 * np.pi, 200, endpoint=False)
 circle = np.stack([np.cos(angle), np.sin(angle)], 1)
 star = circle * (1 + 0.4 * np.cos(5 * angle))[:, None] + [2.0, 0.5]
 losses = {"with debias": monge.sinkhorn_divergence, "without": monge.solve_sample}
 
+# %%
+# The flows, each with the picture of its steps.
 figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
 ends, values = {}, {}
 for ax, (name, loss) in zip(axes, losses.items()):

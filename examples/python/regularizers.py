@@ -25,6 +25,8 @@ results = {
     "group lasso": monge.solve_regularized(cost, group_lasso=0.02, groups=classes),
 }
 
+# %%
+# The picture.
 figure, axes = plt.subplots(2, 3, figsize=(10, 6.5), layout="constrained")
 entries, mixed, accuracy = {}, {}, {}
 for (name, result), (above, below) in zip(results.items(), axes.T):

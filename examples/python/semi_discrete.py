@@ -13,6 +13,8 @@ from scipy.optimize import minimize
 
 import monge
 
+# %%
+# A density on a grid, and 60 sites.
 random = np.random.default_rng(0)
 size = 150
 axis = (np.arange(size) + 0.5) / size
@@ -22,6 +24,8 @@ population /= population.sum()
 sites, share = random.uniform(size=(60, 2)), np.full(60, 1 / 60)
 
 
+# %%
+# The semi-dual value and its gradient, for a method of SciPy.
 def semi_dual(g):
     f, cell = monge.c_transform(grid, sites, g)
     served = np.bincount(cell, population, len(sites))
@@ -32,6 +36,8 @@ found = minimize(semi_dual, np.zeros(60), jac=True, method="L-BFGS-B", options={
 cells = [monge.c_transform(grid, sites, g)[1] for g in (np.zeros(60), found.x)]
 served = [np.bincount(cell, population, len(sites)) for cell in cells]
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")
 colors = random.permutation(60)
 for ax, cell, mass, title in zip(axes, cells, served, ("nearest site", "equal shares")):

@@ -22,6 +22,8 @@ moved = result.transform()
 off = np.hypot(np.hypot(*moved[:, :2].T) - 1, moved[:, 2]) - 0.4  # from the surface of the torus
 print(result)
 
+# %%
+# The picture.
 figure = plt.figure(figsize=(7, 6), layout="constrained")
 ax = figure.add_subplot(projection="3d")
 ax.scatter(*y[::10].T, s=1, color="C1")

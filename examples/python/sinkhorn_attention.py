@@ -15,6 +15,7 @@ import torch
 
 import monge
 
+# %%
 # Each of 60 items is seen twice, with noise, among features that say nothing. A query has to find its twin's value.
 n, signal, noise, width = 60, 3, 8, 4
 generator = torch.Generator().manual_seed(0)
@@ -53,6 +54,8 @@ for name, attention in {"plan": plan_attention, "softmax": softmax_attention}.it
     with torch.no_grad():
         seen[name] = attention(queries @ weights[0], keys @ weights[1], torch.eye(n))
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
 for name, path in losses.items():
     axes[0].plot(path, label=name)

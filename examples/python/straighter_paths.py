@@ -77,6 +77,8 @@ for name, pairs in {"independent pairs": lambda x, y: (x, y), "exact pairs": exa
     error[name] = [(end - path[-1]).square().sum(1).mean().sqrt().item() for end in ends]
     bends[name] = bend(path)
 
+# %%
+# The picture.
 figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 for ax, (name, path) in zip(axes, paths.items()):
     ax.plot(*path[:, :100].permute(2, 0, 1), color="0.6", lw=0.6)
