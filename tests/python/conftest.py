@@ -4,6 +4,7 @@ import importlib
 import inspect
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -78,6 +79,13 @@ def resident():
     """Bytes of memory of this process."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def unlisted(module):
+    """Public names that docs/site/python.rst does not list."""
+    listed = (Path(__file__).parents[2] / "docs" / "site" / "python.rst").read_text().split()
+    prefix = module.__name__.removeprefix("monge").removeprefix(".") + "."
+    return [name for name in module.__all__ if f"{prefix}{name}".removeprefix(".") not in listed]
 
 
 def undocumented(module):

@@ -116,6 +116,23 @@ def test_commands(page, tmp_path):
             assert (ROOT / words[1]).exists(), words
 
 
+@pages("cmake")
+def test_cmake(page):
+    """Listings are parts of a project that is configured and built."""
+    project = (ROOT / "tests" / "stranger" / "CMakeLists.txt").read_text()
+    assert all(item.text in project for item in listings(page) if item.kind == "cmake")
+
+
+LINK = re.compile(r"\]\(([^)#: ]+)(?:#[^)]*)?\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_links(page):
+    """Files that a page links to are there."""
+    linked = LINK.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
+    assert [path for path in linked if not (page.parent / path).exists()] == []
+
+
 EXAMPLES = [path.read_text() for path in sorted((ROOT / "examples").glob("*.cpp"))]
 SURROUNDINGS = """
 #include <functional>

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import monge
-from conftest import undocumented, unexplained
+from conftest import undocumented, unexplained, unlisted
 from monge import _costs, _signatures
 
 WITHOUT = {"monge.torch", "monge.jax"}  # These need frameworks: `./dev frameworks` tests them.
@@ -161,6 +161,7 @@ def test_what_needs_a_framework_is_loaded_when_it_is_asked_for():
 
 def test_everything_public_is_there_and_documented():
     assert list(undocumented(monge)) == []
+    assert unlisted(monge) == []
 
 
 @pytest.mark.parametrize("name", ["monge", "monge.plot"])

@@ -8,7 +8,7 @@ import pytest
 from test_package import folder, test_types  # noqa: F401  Here it sees the types of the frameworks, too.
 
 import monge
-from conftest import undocumented, unexplained
+from conftest import undocumented, unexplained, unlisted
 
 MODULES = [
     name
@@ -20,6 +20,7 @@ MODULES = [
 @pytest.mark.parametrize("name", ["monge.torch", "monge.jax"])
 def test_everything_public_is_documented(name):
     assert list(undocumented(importlib.import_module(name))) == []
+    assert unlisted(importlib.import_module(name)) == []
     assert list(unexplained(importlib.import_module(name))) == []
 
 
