@@ -123,16 +123,6 @@ def test_cmake(page):
     assert all(item.text in project for item in listings(page) if item.kind == "cmake")
 
 
-LINK = re.compile(r"\]\(([^)#: ]+)(?:#[^)]*)?\)")
-
-
-@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
-def test_links(page):
-    """Files that a page links to are there."""
-    linked = LINK.findall(re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL))
-    assert [path for path in linked if not (page.parent / path).exists()] == []
-
-
 EXAMPLES = [path.read_text() for path in sorted((ROOT / "examples").glob("*.cpp"))]
 SURROUNDINGS = """
 #include <functional>
