@@ -780,3 +780,13 @@ def test_an_interrupt_stops_a_batch():
         monge.solve_regularized_batch(cost, method="splitting", tolerance=0, iterations=10**5, n_threads=1)
     # All would take a minute or more; the signal stops the one that runs, and those that follow.
     assert time.perf_counter() - begin < 20
+
+
+def test_the_text_has_no_sign_of_the_gap():
+    random = np.random.default_rng(0)
+    results = [
+        monge.solve_regularized_sample(random.normal(size=(30, 2)), random.normal(size=(25, 2)) + 1, quadratic=5.0)
+        for _ in range(10)
+    ]
+    assert min(result.gap for result in results) < 0
+    assert all("gap -" not in repr(result) for result in results)
