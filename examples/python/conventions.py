@@ -40,7 +40,7 @@ for _ in range(300):
 ott = level(ott - eps * np.log(a), g_ott - eps * np.log(b))
 
 # %%
-# GeomLoss: costs |x - y|^2 / 2 and eps = blur^2. Half the cost at half the eps is the same plan, with half the f.
+# GeomLoss: costs ``|x - y|^2 / 2`` and eps = blur^2. Half the cost at half the eps is the same plan, with half the f.
 geomloss = monge.solve_sample(x, y, a, b, reg=eps / 2, scale=0.5, tol=1e-10).potential_a
 
 converted = {"POT: reg log(u / a)": pot, "OTT-JAX: f - eps log a": ott, "GeomLoss: 2 f": 2 * geomloss}
