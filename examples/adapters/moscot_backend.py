@@ -23,8 +23,12 @@ class MongeOutput(BaseDiscreteSolverOutput):
     converged = property(lambda self: self.result.converged)
     cost = property(lambda self: float(self.result.value))
     transport_matrix = property(lambda self: self.result.plan)
-    potentials = property(lambda self: self.result.potentials)
     is_linear = property(lambda self: True)
+
+    @property
+    def potentials(self):
+        """f and g of P = exp((f + g - C) / eps), as of OTT-JAX."""
+        return tuple(self.result.reg * scaling for scaling in self.result.log_scalings)
 
     def _apply(self, x, *, forward):
         return self.result.apply(np.asarray(x, float), transpose=forward)

@@ -22,8 +22,9 @@ def test_moscot():
     assert abs(plans["ott"] - plans["monge"]).sum() < 20 * 1e-6
 
 
+@pytest.mark.parametrize("tau_a", [1.0, 0.9])
 @pytest.mark.parametrize("cost", ["sq_euclidean", "euclidean", "cosine"])
-def test_moscot_costs(cost):
+def test_moscot_costs(cost, tau_a):
     module = values("moscot_backend", "moscot")
     from moscot.costs import get_cost
     from moscot.utils.tagged_array import Tag, TaggedArray
@@ -32,10 +33,13 @@ def test_moscot_costs(cost):
     x, y = random.normal(size=(20, 3)), random.normal(size=(25, 3))
     function = get_cost(cost, backend="ott")
     matrix = np.asarray(function.all_pairs(x, y))
-    given = {"a": np.full(20, 1 / 20), "b": np.full(25, 1 / 25), "epsilon": 0.1, "scale_cost": "mean"}
+    given = {"a": np.full(20, 1 / 20), "b": np.full(25, 1 / 25), "epsilon": 0.1, "tau_a": tau_a, "scale_cost": "mean"}
     of_points = module["MongeSolver"]()(xy=TaggedArray(x, y, tag=Tag.POINT_CLOUD, cost=function), **given)
     of_matrix = module["MongeSolver"]()(xy=TaggedArray(matrix, tag=Tag.COST_MATRIX), **given)
     np.testing.assert_allclose(of_points.transport_matrix, of_matrix.transport_matrix, atol=1e-5)
+    f, g = of_matrix.potentials
+    plan = np.exp((f[:, None] + g - matrix / matrix.mean()) / 0.1)
+    np.testing.assert_allclose(of_matrix.transport_matrix, plan, rtol=1e-4)
 
 
 def test_torchcfm():
