@@ -150,7 +150,7 @@ def show_signature(app, what, name, obj, options, shown, returned):
         found = signature(obj, bound_method=what == "method")
     except (TypeError, ValueError):
         return None
-    dead = monge._problem._OF_POT if inspect.isfunction(obj) else ()
+    dead = {*monge._problem._OF_POT, "lazy", "batch_size"} - {"c"} if inspect.isfunction(obj) else ()
     arguments = [
         p.replace(annotation=p.empty) if p.annotation in (Any, "Any") else p
         for p in found.parameters.values()
