@@ -59,11 +59,14 @@ TEST_F(DivergenceProgram, WritesGradients) {
   EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
 }
 
-TEST_F(DivergenceProgram, CostsWithoutDerivativesByPointsHaveThoseByWeights) {
-  ASSERT_EQ(diverge("y.npy", {"--eps", "0.5", "--cost-function", "cosine", "--gradients"}).code, 0);
-  EXPECT_EQ(numbers("result/grad_a.npy").size(), 40u);
-  EXPECT_EQ(numbers("result/grad_b.npy").size(), 30u);
-  EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+TEST_F(DivergenceProgram, EveryCostOfPointsHasGradients) {
+  for (auto const name : {"cosine", "euclidean", "p-norm"}) {
+    ASSERT_EQ(diverge("y.npy", {"--eps", "0.5", "--cost-function", name, "--gradients"}).code, 0);
+    EXPECT_EQ(numbers("result/grad_a.npy").size(), 40u);
+    EXPECT_EQ(numbers("result/grad_b.npy").size(), 30u);
+    EXPECT_EQ(numbers("result/grad_x.npy").size(), 120u);
+    EXPECT_EQ(numbers("result/grad_y.npy").size(), 90u);
+  }
 }
 
 TEST_F(DivergenceProgram, OfCostMatricesIsThatOfTheirPoints) {
