@@ -61,6 +61,26 @@ class Dense:
         return _by_products(self._problem, lambda v: wide @ v, lambda v: wide.T @ v)
 
 
+class OfEntries:
+    """W of few entries: their i, j and W_ij."""
+
+    def __init__(self, problem: Problem, entries: tuple[Any, Any, Any]) -> None:
+        self._problem = problem
+        self._rows, self._columns, self._values = (torch.as_tensor(v, device=problem.place.device) for v in entries)
+
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        x, y = (v.detach().requires_grad_() for v in _points(self._problem))
+        by_x, by_y = torch.zeros_like(x), torch.zeros_like(y)
+        step = max(1, _BLOCK // x.shape[1])
+        for begin in range(0, len(self._values), step):
+            rows, columns, values = (v[begin : begin + step] for v in (self._rows, self._columns, self._values))
+            with torch.enable_grad():
+                total = (values * _pair_costs(self._problem, x[rows], y[columns])).sum()
+            for to, found in zip((by_x, by_y), torch.autograd.grad(total, (x, y))):
+                to += self._problem.scale * found
+        return by_x, by_y
+
+
 class OfPlan:
     """W = P o (l r^T + factor C), not formed."""
 
@@ -231,19 +251,21 @@ def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> 
     return by_x, by_y
 
 
+def _pair_costs(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
+    """c(x_k, y_k) up to a constant."""
+    if problem.cost_function == "sqeuclidean":
+        return (x - y).square().sum(1)
+    if problem.cost_function in ("dot", "cosine"):
+        x, y = (x, y) if problem.cost_function == "dot" else (_directions(x), _directions(y))
+        return -(x * y).sum(1)
+    return torch.linalg.vector_norm(x - y, _norm(problem), dim=1)
+
+
 def of_nearest(problem: Problem, f: Tensor, nearest: Tensor, x: Any, y: Any, g: Any) -> Tensor:
     """f_i = c(x_i, y_j) - g_j for the j = `nearest` of each i, with its derivatives by tensors x, y and g."""
     if not isinstance(f, Tensor):
         raise TypeError("c_transform: depends on a tensor that requires a gradient; X_a must be one, too")
     x, y, g = (torch.as_tensor(v).to(f.device, torch.float64) for v in (x, y, g))
-    y, g = y[nearest], g[nearest]
-    if problem.cost_function == "sqeuclidean":
-        cost = (x - y).square().sum(1)
-    elif problem.cost_function in ("dot", "cosine"):
-        x, y = (x, y) if problem.cost_function == "dot" else (_directions(x), _directions(y))
-        cost = -(x * y).sum(1)
-    else:
-        cost = torch.linalg.vector_norm(x - y, _norm(problem), dim=1)
-    changing = problem.scale * cost - g
+    changing = problem.scale * _pair_costs(problem, x, y[nearest]) - g[nearest]
     found: Tensor = f + (changing - changing.detach()).to(f.dtype)
     return found

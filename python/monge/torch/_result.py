@@ -27,7 +27,7 @@ from .._arrays import on_host
 from .._problem import Problem, warn
 from ._operands import first_only
 from ._operator import under_transforms
-from ._points import LEAST_MASS, Dense, OfPlan, cost_factors, cost_sums, dense, weights_of, with_ones
+from ._points import LEAST_MASS, Dense, OfEntries, OfPlan, cost_factors, cost_sums, dense, weights_of, with_ones
 from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
 from ._response import FallsShortError, Found, Response, Wanted, by_weights, in_gauge
 
@@ -166,10 +166,12 @@ def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
     return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
 
 
-def _plan_of(result: Any) -> OfPlan | Dense:
+def _plan_of(result: Any) -> OfPlan | OfEntries | Dense:
     """W = P; only plans of entropic transport have products with P o (l r^T)."""
     if isinstance(result._plan, _core.Plan):
         return OfPlan.itself(result._problem, result._plan)
+    if not result._problem.place.solves_on_cuda:
+        return OfEntries(result._problem, result._entries)
     return Dense(result._problem, result._make_plan())
 
 

@@ -34,6 +34,21 @@ def test_other_metrics_differentiate_too() -> None:
     torch.testing.assert_close(x.grad, mass[:, None] * to / to.norm(dim=1, keepdim=True))
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "cityblock", "chebyshev"])
+def test_values_differentiate_through_their_entries(monkeypatch: pytest.MonkeyPatch, metric: str) -> None:
+    random = np.random.default_rng(8)
+    x, y = (torch.tensor(random.normal(size=(n, 3)), requires_grad=True) for n in (8, 6))
+    monkeypatch.setattr(torch, "cdist", lambda *given, **options: pytest.fail("costs were formed"))
+    assert torch.autograd.gradcheck(
+        lambda x, y: monge.solve_exact_sample(x, y, metric=metric, scale=0.7).value, (x, y), atol=1e-6
+    )
+    assert torch.autograd.gradcheck(
+        lambda x, y: monge.solve_regularized_sample(x, y, metric=metric, quadratic=0.5, tolerance=1e-11).value,
+        (x, y),
+        atol=1e-5,
+    )
+
+
 def test_solve_without_reg_differentiates() -> None:
     random = np.random.default_rng(6)
     x, y = (torch.tensor(random.normal(size=(n, 3)), requires_grad=True) for n in (7, 5))
