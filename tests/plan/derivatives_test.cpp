@@ -195,6 +195,49 @@ TEST_P(PlanDerivativesTest, by_points_equal_the_oracle) {
   });
 }
 
+// A row of P, weighted by <l_i, r_j>, meets slopes of at most 2 s times the distance to the farthest point. The product
+// of the factors is off by some u |l_i| |r_j|, and so is a sum of it.
+TEST_P(PlanDerivativesTest, by_points_with_weighted_entries_equal_the_oracle) {
+  static constexpr std::int64_t kWidth = 2;
+  for_each_pair(*this, [&](Problem const& given, double eps, Pair& pair) {
+    PointProblem const& problem = pair.problem;
+    Tolerance const tolerance(given, eps, products(problem.d()));
+    std::int64_t const d = problem.d(), m = problem.size(Side::columns);
+    Vector const plan = problem.dense().plan(eps, pair.potentials);
+    Random random(4);
+    std::vector<double> const factors[] = {gaussian_points(problem.size(Side::rows), kWidth, random),
+                                           gaussian_points(m, kWidth, random)};
+    for (Side const side : kSides) {
+      std::vector<double> const &l = factors[side_index(side)], &r = factors[side_index(other(side))];
+      auto const size = [](std::vector<double> const& of, std::int64_t i) {
+        return std::hypot(Real(of[i * kWidth]), Real(of[i * kWidth + 1]));
+      };
+      auto const out = pair.plan->vectors().make(side, d);
+      pair.derivatives->weighted_gradient(side, *vector(*pair.plan, side, kWidth, l),
+                                          *vector(*pair.plan, other(side), kWidth, r), *out);
+      Vector const expected = problem.gradient(side, pair.potentials, [&](std::int64_t i, std::int64_t j) {
+        return Real(l[i * kWidth]) * r[j * kWidth] + Real(l[i * kWidth + 1]) * r[j * kWidth + 1];
+      });
+      Cloud const own(problem, side), far(problem, other(side));
+      Vector const relative = tolerance.plan(side, pair.potentials);
+      Vector allowed;
+      for (std::int64_t i = 0; i < problem.size(side); ++i) {
+        Real total = 0;
+        for (std::int64_t j = 0; j < problem.size(other(side)); ++j)
+          total += (side == Side::rows ? plan[i * m + j] : plan[j * m + i]) * size(l, i) * size(r, j);
+        for (std::int64_t k = 0; k < d; ++k) {
+          Real const apart = std::abs(own.centre[k] - far.centre[k]);
+          Real const places = std::abs(own.centre[k]) + std::abs(far.centre[k]);
+          Real const error = relative[i] + tolerance.sum_error(side) + 8 * products(d).unit;
+          allowed.push_back(2 * Real(given.scale) * total *
+                            (error * (own.radius[i] + far.largest + apart) + 0x1p-52 * places));
+        }
+      }
+      expect_close("weighted gradient", values(*pair.plan, side, *out), expected, allowed);
+    }
+  });
+}
+
 TEST_P(PlanDerivativesTest, by_weights_equal_the_oracle) {
   for_each_pair(*this, [&](Problem const& given, double eps, Pair& pair) {
     PointProblem const& problem = pair.problem;
