@@ -6,6 +6,7 @@ A table stands between the lines <!-- speed: NAME --> and <!-- end --> of a docu
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def about(run: Run) -> str:
     text += f"{peers}. The load was {min(loads):.1f} to {max(loads):.1f}."
     if busy:
         text += f" {busy} times, marked {BUSY}, were measured while other work took the cores: they are upper bounds."
-    return text
+    return textwrap.fill(text, 120)
 
 
 ENTROPIC = ["Monge, float64", "Monge, float32", "OTT-JAX, float64", "OTT-JAX, float32", "POT, float64"]
@@ -152,11 +153,13 @@ def draw(run: Run, picture: Path) -> None:
     plt.rcParams.update({"font.size": 9, "axes.titlesize": 10, "figure.facecolor": "white"})
     figure, ((over_n, over_d), (error, memory)) = plt.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
 
+    drawn: dict[str, Any] = {}
+
     def curve(axes: Any, name: str, points: list[tuple[float, float]]) -> None:
         package = name.partition(",")[0]
-        dashed = "float32" in name and package != "GeomLoss"
+        line = ":" if "exact" in name else "--" if "float32" in name and package != "GeomLoss" else "-"
         x, y = zip(*sorted(points))
-        axes.loglog(x, y, color=STYLES[package], ls="--" if dashed else "-", marker="o", ms=3.5, lw=1.5, label=name)
+        (drawn[name],) = axes.loglog(x, y, color=STYLES[package], ls=line, marker="o", ms=3.5, lw=1.5)
 
     def curves(axes: Any, table: str, x: Any, y: Any, key: str) -> None:
         found: dict[str, list[tuple[float, float]]] = {}
@@ -165,15 +168,19 @@ def draw(run: Run, picture: Path) -> None:
                 found.setdefault(row[key], []).append((x(row), y(row)))
         for name, points in found.items():
             curve(axes, name, points)
-        axes.grid(alpha=0.25, which="both", lw=0.4)
-        axes.legend(fontsize=7)
+        axes.grid(alpha=0.25, lw=0.4)
+        if axes is not error:
+            sizes = sorted({x(row) for row in of_table(run, table)})
+            axes.set_xticks(sizes, list(map(str, sizes)))
+            axes.set_xticks([], minor=True)
 
-    curves(over_n, "over n", lambda row: row["given"]["n"], lambda row: row["ms"], "solver")
-    over_n.set(title="d = 32, to an error of 1e-6", xlabel="n = m", ylabel="milliseconds")
-    curves(over_d, "over d", lambda row: row["given"]["d"], lambda row: row["ms"], "solver")
-    over_d.set(title="n = m = 1000, to an error of 1e-6", xlabel="d", ylabel="milliseconds")
+    curves(over_n, "over n", lambda row: row["given"]["n"], lambda row: row["ms"], "group")
+    over_n.set(title="Time over n: d = 32, to an error of 1e-6", xlabel="n = m", ylabel="milliseconds")
+    curves(over_d, "over d", lambda row: row["given"]["d"], lambda row: row["ms"], "group")
+    over_d.set(title="Time over d: n = m = 1000, to an error of 1e-6", xlabel="d", ylabel="milliseconds")
     curves(error, "error over time", lambda row: row["ms"], lambda row: row.get("error"), "group")
-    error.set(title="n = m = 1000, d = 3", xlabel="milliseconds", ylabel="marginal error that was reached")
+    error.set(title="Error over time: n = m = 1000, d = 3", xlabel="milliseconds", ylabel="marginal error that was reached")
     curves(memory, "memory", lambda row: row["given"]["n"], lambda row: max(row["mib"], 0.1), "solver")
-    memory.set(title="growth of the process, d = 16", xlabel="n = m", ylabel="MiB")
+    memory.set(title="Memory over n: growth of the process, d = 16", xlabel="n = m", ylabel="MiB")
+    figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=4)
     figure.savefig(picture, dpi=110)
