@@ -102,7 +102,7 @@ def test_tables_and_picture(speed, run, tmp_path):
         row["load"] = 9.0 if row["table"] == "exact" else 0.0
     made = pages.tables(busy)
     assert "*" in made["exact"] and "*" not in made["over n"].replace("**", "")
-    assert "were measured while other work took the cores" in made["about"]
+    assert "were measured while other work took the cores" in " ".join(made["about"].split())
     document = tmp_path / "page.md"
     document.write_text("before\n<!-- speed: memory -->\nold\n<!-- end -->\nafter\n")
     assert pages.write(run, [document]) == ["memory"]
