@@ -258,7 +258,8 @@ def _pair_costs(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
     if problem.cost_function in ("dot", "cosine"):
         x, y = (x, y) if problem.cost_function == "dot" else (_directions(x), _directions(y))
         return -(x * y).sum(1)
-    return torch.linalg.vector_norm(x - y, _norm(problem), dim=1)
+    distances: Tensor = torch.linalg.vector_norm(x - y, _norm(problem), dim=1)
+    return distances
 
 
 def of_nearest(problem: Problem, f: Tensor, nearest: Tensor, x: Any, y: Any, g: Any) -> Tensor:
