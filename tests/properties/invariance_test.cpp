@@ -93,7 +93,7 @@ TEST_P(Invariance, of_a_relative_eps_under_scaling) {
   EXPECT_DOUBLE_EQ(plan.report().eps_relative, 0.1);
 
   options.eps = eps;
-  options.eps_relative = 0;
+  options.eps_relative = SolveOptions{}.eps_relative;
   Plan const absolute = solve(context(), problem.geometry(), problem.a, problem.b, options);
   EXPECT_EQ(absolute.f(), plan.f());
   EXPECT_EQ(absolute.g(), plan.g());
