@@ -14,41 +14,13 @@
 #include "core/parallel.hpp"
 #include "core/strided.hpp"
 #include "cpu/geometry/point_labels.hpp"
+#include "cpu/plan/plan_passes.hpp"
 #include "cpu/second_order/entry_solver.hpp"
 #include "plan/concentration.hpp"
 #include "plan/weight_term.hpp"
 
 namespace monge::cpu {
 namespace {
-
-/// A power of two near `largest`; numbers divided by it fit in float. For 0 the unit is so small that the starting
-/// values of sums in the kernels vanish.
-double unit_near(double largest) {
-  return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
-}
-
-/// Packs the points, each divided by its unit: a power of two near its largest coordinate. `scaled` is scratch.
-template <class T>
-void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<double>& units,
-                   std::vector<double>& scaled) {
-  units.resize(to_size(points.rows()));
-  scaled.resize(to_size(points.rows() * points.columns()));
-  with_data(points, [&](auto const* data) {
-    std::size_t e = 0;
-    for (std::int64_t i = 0; i < points.rows(); ++i) {
-      auto const* const point = data + i * points.row_stride();
-      double largest = 0;
-      for (std::int64_t k = 0; k < points.columns(); ++k) largest = std::max<double>(largest, std::abs(point[k]));
-      double const unit = units[to_size(i)] = unit_near(largest);
-      for (std::int64_t k = 0; k < points.columns(); ++k, ++e) scaled[e] = point[k] / unit;
-    }
-  });
-  pack(MatrixView(scaled.data(), points.rows(), points.columns()), {}, 1, packed);
-}
-
-/// Concentration::exceeds() from this number on. A share is then held to 2^-65 (float) or 2^-221 (double) of the mean.
-template <class T>
-inline constexpr double kReach = sizeof(T) == 4 ? 0x1p60 : 0x1p800;
 
 /// row_j = value(number of stripe row r at j, factor_j, scale of j's block), for whole panels.
 template <class T, class Scale, class Value>
@@ -64,44 +36,6 @@ void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale 
 }
 
 }  // namespace
-
-template <class T>
-struct PlanOperator<T>::Products {
-  Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes)
-      : stripes(*data.costs, side, team, cache_bytes),
-        logits(data.costs->size(opposite(side))),
-        lse(data.costs->size(side)),
-        share_unit(data.costs->size(side)),
-        marginal(data.costs->size(side)),
-        bounds(to_size(padded_to_panel<T>(data.costs->size(side)))),
-        column_sums(data.costs->size(opposite(side)), team),
-        total_weights(to_size(team.size)) {
-    logits.set(data, opposite(side), data.potential(opposite(side)), eps);
-  }
-
-  /// The factor that turns a sum relative to 2^row_max into one relative to the sum of row i. The power of two is
-  /// exact, so a product has the same bits with and without bounds.
-  double scale(std::int64_t i, double row_max) const {
-    return share_unit[i] * std::exp2(row_max - reference_above(bounds[to_size(i)]));
-  }
-  /// Marks the data of all rows as complete.
-  void finish() {
-    double largest = logits.largest;
-    for (double const bound : bounds) largest = std::max(largest, std::abs(bound));
-    is_bounded = largest < kLargestBound<T>;
-    is_measured = true;
-  }
-
-  Stripes<T> stripes;
-  Logits<T> logits;  // Logits of the other side.
-  bool is_measured = false;
-  HostVector lse, share_unit,
-      marginal;  // share_unit_i = 2^M_i / sum_j 2^t_ij, without a rounded logarithm; M_i = reference_above(bounds_i).
-  std::vector<double> bounds;  // lse without the offset of the logits, padded.
-  bool is_bounded = false;     // Whether the kernels can use the bounds.
-  ColumnSums<T> column_sums;
-  std::vector<double> total_weights;  // Sums of |column_weight|, one for each thread of the team.
-};
 
 template <class T>
 PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, Workers const& workers, double cache_bytes)
@@ -183,30 +117,6 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
     onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
     onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
   }
-}
-
-/// A pass over the rows of `side` with `beta`, or with the beta of the logits if null. The log-sum-exps are known when
-/// `consume` sees a row: the first pass finds them, a separate one if `beta` is given. Scores are kept from the second
-/// pass on: a plan that is there for a gradient makes only one. Returns the stripes, to share what `consume` has
-/// written.
-template <class T>
-template <class Consume>
-Stripes<T> const& PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
-  Products& onto = beta == nullptr ? products(side) : measured(side);
-  bool const measure = !onto.is_measured;
-  PassOptions<T> const options{
-      .beta = beta, .bounds = onto.is_bounded ? onto.bounds.data() : nullptr, .store = store, .keep = !measure};
-  onto.stripes.for_each(onto.logits, options,
-                        [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-                          if (measure) record(side, onto, work, first, count);
-                          consume(thread, work, first, count);
-                        });
-  if (measure) {
-    onto.stripes.share({of_rows(onto.lse.values().data()), of_rows(onto.share_unit.values().data()),
-                        of_rows(onto.marginal.values().data()), of_rows(onto.bounds.data())});
-    onto.finish();
-  }
-  return onto.stripes;
 }
 
 template <class T>
@@ -298,20 +208,6 @@ double PlanOperator<T>::known_mass(Side side, std::int64_t j) const {
   return known != nullptr && known->is_measured ? known->marginal[j] : data_.weight(side)[to_size(j)];
 }
 
-/// Whether v_j = read(j), of the points j of `side`, is concentrated. Only an unbalanced plan's answer depends on
-/// whether its marginal is known.
-template <class T>
-template <class Read>
-bool PlanOperator<T>::is_concentrated(Side side, Read const& read) const {
-  std::vector<double> const& weight = data_.weight(side);
-  Products const* const known = products_[static_cast<int>(side)].get();
-  Concentration concentration;
-  for (std::int64_t j = 0; j < size(side); ++j) {
-    if (weight[to_size(j)] > 0) concentration.add(known_mass(side, j), std::abs(read(j)));
-  }
-  return concentration.exceeds(kReach<T>, known != nullptr && known->is_measured);
-}
-
 template <class T>
 bool PlanOperator<T>::has_tiny_points(Side side) const {
   return is_concentrated(
@@ -350,24 +246,6 @@ void PlanOperator<T>::multiply_concentrated(Side side, Scaling scaling, HostVect
     return after.lse[i] == -std::numeric_limits<double>::infinity() ? 0.0
                                                                     : mean[i] * std::exp2(after.lse[i] - before.lse[i]);
   });
-}
-
-/// weighed_j = beta_j v_j / unit; returns the unit. Values of v at points of zero weight are ignored.
-template <class T>
-template <class Read>
-double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
-  std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
-  double largest = 0;
-  for (std::int64_t j = 0; j < size; ++j) {
-    if (logits.beta[j] > 0) largest = std::max<double>(largest, std::abs(read(j)));
-  }
-  double const unit = unit_near(largest);
-  T* const weighed = weighed_.at_least(padded_to_panel<T>(size));
-  for (std::int64_t j = 0; j < padded_to_panel<T>(size); ++j) {
-    weighed[j] =
-        j < size && logits.beta[j] > 0 ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) / unit)) : T(0);
-  }
-  return unit;
 }
 
 /// out_i = sum_j P_ij read(j), or the same with shares, from the row sums of a pass with columns beta_j v_j.
@@ -544,128 +422,6 @@ void PlanOperator<T>::multiply_hadamard(Side side, Vector const& l, Vector const
 }
 
 template <class T>
-void PlanOperator<T>::coordinates(Side side, Vector& out) const {
-  PointValues<T> const points = of_points().points(side);
-  std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
-  HostVector& target = on_host(out);
-  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
-    for (std::int64_t k = 0; k < dimension; ++k, ++e) target[e] = points.packed->coordinate(i, k);
-  }
-}
-
-template <class T>
-void PlanOperator<T>::slopes(Side side, Vector& out) const {
-  PointValues<T> const points = of_points().points(side);
-  std::span<double const> const far = of_points().points(opposite(side)).centre;
-  auto const [product, curvature] = of_points().point_form();
-  HostVector& target = on_host(out);
-  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
-    for (std::size_t k = 0; k < far.size(); ++k, ++e) {
-      // The difference of the centres first: a common offset of the clouds then costs no digits.
-      double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
-      target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
-    }
-  }
-}
-
-template <class T>
-void PlanOperator<T>::cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) {
-  MutableMatrixView const to = on_host(out).view();
-  if (data_.costs->scores(side).form == ScoreForm::distances) return distance_gradients(side, l, r, to);
-  cosine_gradients(side, l, r, to);
-}
-
-/// Averages of derivatives under the softmax of the rows, from entries that the stripe still holds. The rows of R are
-/// powers of two times rows of ordinary size; the powers join the weights of the columns. Where these powers are
-/// concentrated they move into the potentials.
-template <class T>
-void PlanOperator<T>::distance_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out) {
-  Side const far = opposite(side);
-  bool const tilted = l != nullptr;
-  if (tilted) {
-    pack_in_units(on_host(*l).view(), hadamard_.left, hadamard_.left_units, hadamard_.scaled);
-    pack_in_units(on_host(*r).view(), hadamard_.right, hadamard_.right_units, hadamard_.scaled);
-  }
-  auto const read = [&](std::int64_t j) { return tilted ? hadamard_.right_units[to_size(j)] : 1.0; };
-  if (tilted && is_concentrated(far, read)) {
-    HostVector units(size(far)), rest(size(far), r->width());
-    for (std::int64_t j = 0, e = 0; j < size(far); ++j) {
-      units[j] = read(j);
-      for (std::int64_t k = 0; k < r->width(); ++k, ++e) rest[e] = on_host(*r)[e] / units[j];
-    }
-    return with_weighted_points(far, units).distance_gradients(side, l, &rest, out);
-  }
-  Products& onto = products(side);
-  double const unit = weigh(onto.logits, read) * data_.costs->factor();
-  std::int64_t const width = out.columns(), own = onto.stripes.team().own;
-  std::int64_t const room = onto.stripes.height() * width, scratch = kSlopeScratch<T> * width;
-  double* const sums = sums_.at_least(own * room);
-  T* const scratches = values_.at_least(own * scratch);
-  if (tilted) onto.stripes.reserve_scratch(std::max(width, hadamard_.left.dimension));
-  with_data(out, [&](auto* data) {
-    using Out = std::remove_pointer_t<decltype(data)>;
-    for_each_stripe(side, nullptr, true,
-                    [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-                      if (tilted) multiply_by_products(work.args, hadamard_.left, hadamard_.right);
-                      double* const of_thread = sums + thread * room;
-                      average_slopes(work.args, weighed_.get(), scratches + thread * scratch, of_thread);
-                      for (std::int64_t r0 = 0; r0 < count; ++r0) {
-                        std::int64_t const i = first + r0;
-                        double const total = onto.marginal[i] * onto.scale(i, work.row_max[to_size(r0)]) * unit *
-                                             (tilted ? hadamard_.left_units[to_size(i)] : 1.0);
-                        for (std::int64_t k = 0; k < width; ++k)
-                          data[i * out.row_stride() + k] = static_cast<Out>(total * of_thread[r0 * width + k]);
-                      }
-                    })
-        .share({of_rows(out)});
-  });
-}
-
-/// With u_i = p_i / |p_i| and the directions v_j of the other side, dC_ij/dp_i = product (v_j - u_i <u_i, v_j>) /
-/// |p_i|. The sum of P_ij <l_i, r_j> (v_j - u_i), less its part along u_i, has the same value and loses no digits where
-/// all directions are alike.
-template <class T>
-void PlanOperator<T>::cosine_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out) {
-  PointValues<T> const points = of_points().points(side), own = of_points().features(side),
-                       far = of_points().features(opposite(side));
-  std::int64_t const width = out.columns(), others = size(opposite(side));
-  HostVector values(others, width + 1), sums(size(side), width + 1);
-  for (std::int64_t j = 0, e = 0; j < others; ++j) {
-    values[e++] = 1;
-    for (std::int64_t k = 0; k < width; ++k) values[e++] = far.packed->coordinate(j, k);
-  }
-  if (l == nullptr) {
-    multiply(side, Scaling::plan, std::as_const(values).view(), sums.view());
-  } else {
-    multiply_hadamard(side, *l, *r, values, sums);
-  }
-  double const factor = data_.costs->factor();
-  double const product = data_.costs->scores(side).form == ScoreForm::differences ? -2 * factor : factor;
-  std::vector<double> direction(to_size(width)), sum(to_size(width));
-  with_data(out, [&](auto* data) {
-    using Out = std::remove_pointer_t<decltype(data)>;
-    for (std::int64_t i = 0; i < size(side); ++i) {
-      double square = 0, along = 0;
-      double const* const of_row = sums.values().data() + i * (width + 1);
-      for (std::int64_t k = 0; k < width; ++k) {
-        std::size_t const q = to_size(k);
-        double const coordinate = points.packed->coordinate(i, k) + points.centre[q];
-        square += coordinate * coordinate;
-        double const apart = own.packed->coordinate(i, k);
-        direction[q] = own.centre[q] + apart;
-        sum[q] = of_row[k + 1] + of_row[0] * (far.centre[q] - own.centre[q] - apart);
-        along += sum[q] * direction[q];
-      }
-      for (std::int64_t k = 0; k < width; ++k) {
-        std::size_t const q = to_size(k);
-        data[i * out.row_stride() + k] =
-            static_cast<Out>(product * (sum[q] - along * direction[q]) / std::sqrt(square));
-      }
-    }
-  });
-}
-
-template <class T>
 void PlanOperator<T>::weight_terms(Side side, double penalty, WeightTerms const& out) {
   Products const& onto = measured(side);
   std::vector<double> const& weight = data_.weight(side);
@@ -747,21 +503,6 @@ std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(double per_row
 template <class T>
 std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at_eps(double eps) const {
   return std::make_unique<PlanOperator>(data_, eps, workers_, 0);
-}
-
-template <class T>
-std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
-  Side const other = opposite(side);
-  PlanData<T> moved = data_;
-  moved.costs = of_points().at(side, points);
-  moved.weights[static_cast<int>(side)] =
-      std::make_shared<SideWeights>(std::vector<double>(to_size(points.rows()), 1.0));
-  moved.potential(side) = HostVector(points.rows());
-  // The user's potential of the other side is unchanged. The new plan keeps no entries: a second product at the same
-  // points is rare.
-  std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
-  for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
-  return std::make_unique<PlanOperator>(std::move(moved), eps_, workers_, 0);
 }
 
 template class PlanOperator<float>;

@@ -1,0 +1,160 @@
+// The points of a plan, and derivatives by them.
+#include <cmath>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "core/numbers.hpp"
+#include "core/strided.hpp"
+#include "cpu/plan/plan_operator.hpp"
+#include "cpu/plan/plan_passes.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+void PlanOperator<T>::coordinates(Side side, Vector& out) const {
+  PointValues<T> const points = of_points().points(side);
+  std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::int64_t k = 0; k < dimension; ++k, ++e) target[e] = points.packed->coordinate(i, k);
+  }
+}
+
+template <class T>
+void PlanOperator<T>::slopes(Side side, Vector& out) const {
+  PointValues<T> const points = of_points().points(side);
+  std::span<double const> const far = of_points().points(opposite(side)).centre;
+  auto const [product, curvature] = of_points().point_form();
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::size_t k = 0; k < far.size(); ++k, ++e) {
+      // The difference of the centres first: a common offset of the clouds then costs no digits.
+      double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
+      target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
+    }
+  }
+}
+
+template <class T>
+void PlanOperator<T>::cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) {
+  MutableMatrixView const to = on_host(out).view();
+  if (data_.costs->scores(side).form == ScoreForm::distances) return distance_gradients(side, l, r, to);
+  cosine_gradients(side, l, r, to);
+}
+
+/// Averages of derivatives under the softmax of the rows, from entries that the stripe still holds. The rows of R are
+/// powers of two times rows of ordinary size; the powers join the weights of the columns. Where these powers are
+/// concentrated they move into the potentials.
+template <class T>
+void PlanOperator<T>::distance_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out) {
+  Side const far = opposite(side);
+  bool const tilted = l != nullptr;
+  if (tilted) {
+    pack_in_units(on_host(*l).view(), hadamard_.left, hadamard_.left_units, hadamard_.scaled);
+    pack_in_units(on_host(*r).view(), hadamard_.right, hadamard_.right_units, hadamard_.scaled);
+  }
+  auto const read = [&](std::int64_t j) { return tilted ? hadamard_.right_units[to_size(j)] : 1.0; };
+  if (tilted && is_concentrated(far, read)) {
+    HostVector units(size(far)), rest(size(far), r->width());
+    for (std::int64_t j = 0, e = 0; j < size(far); ++j) {
+      units[j] = read(j);
+      for (std::int64_t k = 0; k < r->width(); ++k, ++e) rest[e] = on_host(*r)[e] / units[j];
+    }
+    return with_weighted_points(far, units).distance_gradients(side, l, &rest, out);
+  }
+  Products& onto = products(side);
+  double const unit = weigh(onto.logits, read) * data_.costs->factor();
+  std::int64_t const width = out.columns(), own = onto.stripes.team().own;
+  std::int64_t const room = onto.stripes.height() * width, scratch = kSlopeScratch<T> * width;
+  double* const sums = sums_.at_least(own * room);
+  T* const scratches = values_.at_least(own * scratch);
+  if (tilted) onto.stripes.reserve_scratch(std::max(width, hadamard_.left.dimension));
+  with_data(out, [&](auto* data) {
+    using Out = std::remove_pointer_t<decltype(data)>;
+    for_each_stripe(side, nullptr, true,
+                    [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                      if (tilted) multiply_by_products(work.args, hadamard_.left, hadamard_.right);
+                      double* const of_thread = sums + thread * room;
+                      average_slopes(work.args, weighed_.get(), scratches + thread * scratch, of_thread);
+                      for (std::int64_t r0 = 0; r0 < count; ++r0) {
+                        std::int64_t const i = first + r0;
+                        double const total = onto.marginal[i] * onto.scale(i, work.row_max[to_size(r0)]) * unit *
+                                             (tilted ? hadamard_.left_units[to_size(i)] : 1.0);
+                        for (std::int64_t k = 0; k < width; ++k)
+                          data[i * out.row_stride() + k] = static_cast<Out>(total * of_thread[r0 * width + k]);
+                      }
+                    })
+        .share({of_rows(out)});
+  });
+}
+
+/// With u_i = p_i / |p_i| and the directions v_j of the other side, dC_ij/dp_i = product (v_j - u_i <u_i, v_j>) /
+/// |p_i|. The sum of P_ij <l_i, r_j> (v_j - u_i), less its part along u_i, has the same value and loses no digits where
+/// all directions are alike.
+template <class T>
+void PlanOperator<T>::cosine_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out) {
+  PointValues<T> const points = of_points().points(side), own = of_points().features(side),
+                       far = of_points().features(opposite(side));
+  std::int64_t const width = out.columns(), others = size(opposite(side));
+  HostVector values(others, width + 1), sums(size(side), width + 1);
+  for (std::int64_t j = 0, e = 0; j < others; ++j) {
+    values[e++] = 1;
+    for (std::int64_t k = 0; k < width; ++k) values[e++] = far.packed->coordinate(j, k);
+  }
+  if (l == nullptr) {
+    multiply(side, Scaling::plan, std::as_const(values).view(), sums.view());
+  } else {
+    multiply_hadamard(side, *l, *r, values, sums);
+  }
+  double const factor = data_.costs->factor();
+  double const product = data_.costs->scores(side).form == ScoreForm::differences ? -2 * factor : factor;
+  std::vector<double> direction(to_size(width)), sum(to_size(width));
+  with_data(out, [&](auto* data) {
+    using Out = std::remove_pointer_t<decltype(data)>;
+    for (std::int64_t i = 0; i < size(side); ++i) {
+      double square = 0, along = 0;
+      double const* const of_row = sums.values().data() + i * (width + 1);
+      for (std::int64_t k = 0; k < width; ++k) {
+        std::size_t const q = to_size(k);
+        double const coordinate = points.packed->coordinate(i, k) + points.centre[q];
+        square += coordinate * coordinate;
+        double const apart = own.packed->coordinate(i, k);
+        direction[q] = own.centre[q] + apart;
+        sum[q] = of_row[k + 1] + of_row[0] * (far.centre[q] - own.centre[q] - apart);
+        along += sum[q] * direction[q];
+      }
+      for (std::int64_t k = 0; k < width; ++k) {
+        std::size_t const q = to_size(k);
+        data[i * out.row_stride() + k] =
+            static_cast<Out>(product * (sum[q] - along * direction[q]) / std::sqrt(square));
+      }
+    }
+  });
+}
+
+template <class T>
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
+  Side const other = opposite(side);
+  PlanData<T> moved = data_;
+  moved.costs = of_points().at(side, points);
+  moved.weights[static_cast<int>(side)] =
+      std::make_shared<SideWeights>(std::vector<double>(to_size(points.rows()), 1.0));
+  moved.potential(side) = HostVector(points.rows());
+  // The user's potential of the other side is unchanged. The new plan keeps no entries: a second product at the same
+  // points is rare.
+  std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
+  for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
+  return std::make_unique<PlanOperator>(std::move(moved), eps_, workers_, 0);
+}
+
+#define MONGE_INSTANTIATE(T)                                                                  \
+  template void PlanOperator<T>::coordinates(Side, Vector&) const;                            \
+  template void PlanOperator<T>::slopes(Side, Vector&) const;                                 \
+  template void PlanOperator<T>::cost_gradients(Side, Vector const*, Vector const*, Vector&); \
+  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, MatrixView) const;
+MONGE_INSTANTIATE(float)
+MONGE_INSTANTIATE(double)
+#undef MONGE_INSTANTIATE
+
+}  // namespace monge::cpu
