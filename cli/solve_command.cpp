@@ -294,7 +294,8 @@ auto naming(std::vector<BatchProblemFiles> const& files, std::size_t index, Call
   }
 }
 
-int solve_folder(SolveArguments const& arguments) {
+/// The files of the problems in the folder `batch`.
+std::vector<BatchProblemFiles> files_of(SolveArguments const& arguments) {
   std::vector<std::string> fields;
   visit_files(arguments, [&](char const* field, std::string const& path) {
     if (!path.empty())
@@ -302,7 +303,11 @@ int solve_folder(SolveArguments const& arguments) {
     fields.push_back(field);
   });
   if (!arguments.derivatives.hvp.empty()) refuse("hvp: is given with batch; must be given with x and y");
-  std::vector<BatchProblemFiles> const files = problems_in(arguments.batch, fields);
+  return problems_in(arguments.batch, fields);
+}
+
+/// The arguments of each problem, checked.
+std::vector<SolveArguments> arguments_of(SolveArguments const& arguments, std::vector<BatchProblemFiles> const& files) {
   std::vector<SolveArguments> each;
   for (std::size_t k = 0; k < files.size(); ++k) {
     SolveArguments own = arguments;
@@ -313,6 +318,12 @@ int solve_folder(SolveArguments const& arguments) {
     });
     each.push_back(std::move(own));
   }
+  return each;
+}
+
+int solve_folder(SolveArguments const& arguments) {
+  std::vector<BatchProblemFiles> const files = files_of(arguments);
+  std::vector<SolveArguments> const each = arguments_of(arguments, files);
   std::vector<ResultFolder> folders;
   std::vector<std::string> names;
   for (BatchProblemFiles const& problem : files) {

@@ -174,31 +174,53 @@ void SplittingOperator<T>::sum_terms() {
   now_.alpha = sum_of(now_.columns.marginal) + m * phi + n * psi - 1;
 }
 
+/// Marginals of the rows in [begin, end) from the sums of the blocks of columns, in order.
+template <class T>
+void SplittingOperator<T>::join_row_sums(std::int64_t begin, std::int64_t end, std::int64_t blocks) {
+  std::fill(now_.rows.marginal.begin() + begin, now_.rows.marginal.begin() + end, 0.0);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    T const* const sums = row_sums_.get() + block * stride_;
+    for (std::int64_t r = begin; r < end; ++r) now_.rows.marginal[to_size(r)] += static_cast<double>(sums[r]);
+  }
+}
+
+/// The thresholds of the groups of rows at the present step, padded.
+template <class T>
+std::vector<T> SplittingOperator<T>::group_thresholds() const {
+  std::vector<T> thresholds;
+  for (RowGroup const& group : terms_.groups) thresholds.push_back(static_cast<T>(now_.step * group.weight));
+  thresholds.resize(to_size(padded_to_vectors<T>(std::ssize(thresholds))));
+  return thresholds;
+}
+
+/// A pass at the present step; it refers to both arguments.
+template <class T>
+SplittingPass<T> SplittingOperator<T>::plain_pass(std::span<std::int64_t const> group_begin,
+                                                  std::span<T const> thresholds) const {
+  EntryProx<T> const prox{static_cast<T>(1 / (1 + now_.step * terms_.quadratic)),
+                          static_cast<T>(now_.step * terms_.hypentropy), static_cast<T>(terms_.width)};
+  return {PassKind::plain,
+          now_.plan.get(),
+          packed_costs_.get(),
+          stride_,
+          this->rows(),
+          static_cast<T>(now_.step),
+          now_.rows.packed.get(),
+          now_.columns.packed.get(),
+          prox,
+          group_begin,
+          thresholds};
+}
+
 template <class T>
 void SplittingOperator<T>::iterate(int count) {
   std::int64_t const n = this->rows(), m = this->columns(), blocks = blocks_of(m);
   feasible_.clear();
   std::vector<std::int64_t> group_begin;
-  std::vector<T> thresholds;
-  for (RowGroup const& group : terms_.groups) {
-    group_begin.push_back(group.begin);
-    thresholds.push_back(static_cast<T>(now_.step * group.weight));
-  }
+  for (RowGroup const& group : terms_.groups) group_begin.push_back(group.begin);
   group_begin.push_back(n);
-  thresholds.resize(to_size(padded_to_vectors<T>(std::ssize(thresholds))));
-  EntryProx<T> const prox{static_cast<T>(1 / (1 + now_.step * terms_.quadratic)),
-                          static_cast<T>(now_.step * terms_.hypentropy), static_cast<T>(terms_.width)};
-  SplittingPass<T> const plain{PassKind::plain,
-                               now_.plan.get(),
-                               packed_costs_.get(),
-                               stride_,
-                               n,
-                               static_cast<T>(now_.step),
-                               now_.rows.packed.get(),
-                               now_.columns.packed.get(),
-                               prox,
-                               group_begin,
-                               thresholds};
+  std::vector<T> const thresholds = group_thresholds();
+  SplittingPass<T> const plain = plain_pass(group_begin, thresholds);
   std::int64_t const scratch_size = plain.scratch_size();
   T* const scratch = scratch_.at_least(scratch_size * threads_);
   PairGroups const* const pairs = terms_.pair_groups.get();
@@ -254,11 +276,7 @@ void SplittingOperator<T>::iterate(int count) {
       constexpr std::int64_t kRows = 512;
       for_own((n + kRows - 1) / kRows, [&](std::int64_t range) {
         std::int64_t const begin = range * kRows, end = std::min(begin + kRows, n);
-        std::fill(now_.rows.marginal.begin() + begin, now_.rows.marginal.begin() + end, 0.0);
-        for (std::int64_t block = 0; block < blocks; ++block) {
-          T const* const sums = row_sums_.get() + block * stride_;
-          for (std::int64_t r = begin; r < end; ++r) now_.rows.marginal[to_size(r)] += static_cast<double>(sums[r]);
-        }
+        join_row_sums(begin, end, blocks);
         for (std::int64_t r = begin; r < end; ++r) now_.rows.update(r, {shift, static_cast<double>(m)});
       });
       for_each(m, [&](std::int64_t j) { now_.columns.update(j, {shift, static_cast<double>(n)}); });

@@ -68,6 +68,9 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   template <class Load>
   void pack(T* to, T padding, Load&& load) const;
   void sum_terms();
+  void join_row_sums(std::int64_t begin, std::int64_t end, std::int64_t blocks);
+  std::vector<T> group_thresholds() const;
+  SplittingPass<T> plain_pass(std::span<std::int64_t const> group_begin, std::span<T const> thresholds) const;
   /// Calls visit(begin) with the first index of each column, on all threads.
   template <class Visit>
   void for_each_column(Visit&& visit) const {
