@@ -75,7 +75,7 @@ std::string cuda_unavailable_reason() {
 #ifdef MONGE_HAVE_CUDA
   return cuda::unavailable_reason();
 #else
-  return "this build has no CUDA; pip install 'monge[cuda]' has, and a build with MONGE_CUDA=ON where nvcc is";
+  return "this build has no CUDA; one with MONGE_CUDA=ON, which needs nvcc, has";
 #endif
 }
 

@@ -194,9 +194,9 @@ class ExactResult(SparsePlanResult):
     def transform(self, points: Any = None) -> Array:
         """The average target of each source, or the target of each of `points` (k x d).
 
-        The target of a point x is the y_j of the least c(x, y_j) - g_j: the limit of the entropic map for small eps. A
-        source that sends all its mass to one target goes there, up to ties. In PyTorch the target is constant in the
-        points and the costs.
+        The target of a point x is the y_j of the least c(x, y_j) - g_j among those with weight: the limit of the entropic
+        map for small eps. A source that sends all its mass to one target goes there, up to ties. The average of a source
+        that sends no mass is 0. In PyTorch the target is constant in the points and the costs.
 
         Raises NotImplementedError for a cost matrix, which has no points, and for labels, which new points have not.
         """
@@ -209,14 +209,16 @@ class ExactResult(SparsePlanResult):
         given, d = read_matrix("points", points, "(k, d)"), problem.x.shape[1]  # type: ignore[union-attr]
         if given.shape[1] != d:
             raise ValueError(f"points: has shape {tuple(given.shape)}; must be (k, {d})")
-        clouds = replace(problem, x=given, a=None, b=None, followed=None)
+        targets = np.flatnonzero(on_host(problem.weights[1]) > 0)
+        y: Any = problem.y if len(targets) == len(problem.y) else on_host(problem.y)[targets]  # type: ignore[arg-type]
+        some = replace(problem, x=given, y=y, a=None, b=None, followed=None)
         f, nearest = self._place.empty(given.shape[0]), self._place.empty_index(given.shape[0])
-        _core.c_transform(self._place.session(None), clouds.geometry, self._made.g, f, nearest)
-        nearest = self._place.finish(nearest)
+        _core.c_transform(self._place.session(None), some.geometry, on_host(self._made.g)[targets], f, nearest)
+        chosen = targets[on_host(self._place.finish(nearest))]
         if self._followed is None and not requires_gradient(points):
-            return self._place.array(on_host(problem.y)[on_host(nearest)])
-        y: Any = problem.y if self._followed is None else self._followed.unchanged("transform")[2]
-        images = y[nearest].to(f.dtype)  # By X_b the derivative is that of the choice, by all else it is 0.
+            return self._place.array(on_host(problem.y)[chosen])
+        y = problem.y if self._followed is None else self._followed.unchanged("transform")[2]
+        images = y[chosen].to(f.dtype)  # By X_b the derivative is that of the choice, by all else it is 0.
         return images + attached(self, "target", (0 * images.detach(),), (points,))[0]
 
     @property

@@ -83,7 +83,7 @@ class RegularizedSample(SampleArguments, RegularizedOptions, total=False):
 
 @overload
 def solve(
-    M: Any, a: Any = None, b: Any = None, reg: None = None, *, reg_type: str = "KL", **others: Unpack[Exact]
+    M: Any, a: Any = None, b: Any = None, reg: Literal[0] | None = None, *, reg_type: str = "KL", **others: Unpack[Exact]
 ) -> ExactResult: ...
 @overload
 def solve(
@@ -136,7 +136,7 @@ def solve_sample(
     a: Any = None,
     b: Any = None,
     metric: str = "sqeuclidean",
-    reg: None = None,
+    reg: Literal[0] | None = None,
     *,
     reg_type: str = "KL",
     **others: Unpack[ExactSample],

@@ -472,7 +472,7 @@ def solve_batch(
         reg: eps > 0 of all problems, in units of M, or "auto" for 5 % of the mean cost of each. Left out, None or 0:
             plans are exact, solved one after the other.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
-        reg_type: "entropy" (the default), "KL" or "L2".
+        reg_type: "entropy" (the default, as in POT), "KL" or "L2". `solve` has "KL": with `unbalanced` the plans differ.
         potentials_init: A warm start: a list of (f, g), one for each problem, or a pair of stacks or lists, as
             `potentials` of a result.
 
@@ -527,7 +527,7 @@ def solve_sample_batch(
         reg: eps > 0 of all problems, in units of the cost, "auto" or left out, as for :func:`solve_batch`.
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
-        reg_type: "entropy" (the default), "KL" or "L2".
+        reg_type: "entropy" (the default, as in POT), "KL" or "L2". `solve` has "KL": with `unbalanced` the plans differ.
         metric: That of all problems, as for :func:`solve_sample`, or "kl", KL(y_j | x_i), whose costs are stored,
             without labels.
         potentials_init: As for :func:`solve_batch`.

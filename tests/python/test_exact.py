@@ -612,11 +612,16 @@ def test_sparse_formats_that_lose_their_pairs_are_refused(kind):
         monge.solve(sparse.csr_array(np.array([[1.0, 0.0], [0.0, 2.0]])).asformat(kind))
 
 
+@pytest.mark.parametrize("weights", [None, "some"])
 @pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "cityblock"])
-def test_new_points_go_to_the_target_that_their_potential_chooses(metric):
+def test_new_points_go_to_the_target_that_their_potential_chooses(metric, weights):
     random = np.random.default_rng(3)
     x, y = random.normal(size=(2, 40, 3)) + 2
-    result = monge.solve_exact_sample(x, y, metric=metric)
+    b = np.full(40, 1 / 40)
+    if weights is not None:  # Points of weight 0 have potentials, too.
+        b[random.permutation(40)[:25]] = 0
+        b /= b.sum()
+    result = monge.solve_exact_sample(x, y, None, b, metric=metric)
     f, g = result.potentials
     # f_i + g_j = C_ij at the image of a source: ties are pairs without mass in the basis of the simplex method.
     chosen = (result.transform(x)[:, None] == y).all(2)
@@ -624,7 +629,7 @@ def test_new_points_go_to_the_target_that_their_potential_chooses(metric):
     np.testing.assert_allclose((cdist(x, y, metric) - g)[chosen], f, atol=1e-12 * abs(cdist(x, y, metric)).max())
     points = random.normal(size=(70, 3)).astype(np.float32) + 2
     costs = cdist(points.astype(float), y, metric)
-    expected = y[(costs - result.potentials[1]).argmin(1)]
+    expected = y[np.where(b > 0, costs - result.potentials[1], np.inf).argmin(1)]
     np.testing.assert_array_equal(result.transform(points), expected)
     for wrong, message in (
         (points[:, :2], r"^points: has shape \(70, 2\); must be \(k, 3\)"),
