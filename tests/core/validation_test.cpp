@@ -74,7 +74,6 @@ void PrintTo(BadCall const& call, std::ostream* out) {
 std::vector<BadCall> const& bad_calls() {
   static std::int64_t const huge = std::numeric_limits<std::int64_t>::max() / 4;
   static std::vector<BadCall> const table{
-      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0", "eps_relative"}},
       {"eps_negative", [](Call& c) { c.options.eps = -0.5; }, {"eps", "-0.5", "> 0"}},
       {"eps_nan", [](Call& c) { c.options.eps = kNan; }, {"eps", "nan", "> 0"}},
       {"eps_infinite", [](Call& c) { c.options.eps = kInfinity; }, {"eps", "inf", "finite"}},
