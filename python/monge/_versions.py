@@ -14,7 +14,10 @@ def _numbers(version: str) -> list[int]:
 
 
 def require(package: str, user: str, version: str | None = None) -> None:
-    """ImportError if the package, of which `user` is made, is too old."""
-    found = metadata.version(package) if version is None else version
+    """ImportError if the package, of which `user` is made, is too old. The import that follows tells of a missing one."""
+    try:
+        found = metadata.version(package) if version is None else version
+    except metadata.PackageNotFoundError:
+        return
     if _numbers(found) < _numbers(OLDEST[package]):
         raise ImportError(f"{user}: needs {package} {OLDEST[package]} or newer; {found} is installed")

@@ -39,6 +39,17 @@ def test_older_ones_are_refused(version, is_old):
         _versions.require("scikit-learn", "monge.OTTransport", version)
 
 
+@pytest.mark.parametrize("package", ["torch", "jax", "scikit-learn"])
+def test_a_package_without_metadata_is_left_to_its_import(package, monkeypatch):
+    """A package that is missing, or a stand-in for the documents."""
+
+    def version(name):
+        raise _versions.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(_versions.metadata, "version", version)
+    _versions.require(package, "monge.jax")
+
+
 def test_an_old_cupy_is_refused(monkeypatch):
     module = types.ModuleType("cupy")
     module.__version__ = "12.3.0"
