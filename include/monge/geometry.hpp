@@ -26,7 +26,7 @@ constexpr bool has_second_point_derivatives(CostFunction function) {
   return function == CostFunction::sqeuclidean || function == CostFunction::dot;
 }
 /// Whether first derivatives by the points are available, with labels or without. The derivative of a distance 0 is 0.
-/// Of coordinates that tie for the largest difference (p = infinity) each has an equal part.
+/// Coordinates that tie for the largest difference (p = infinity) have equal parts of it.
 constexpr bool has_point_derivatives(CostFunction function, DeviceType device) {
   return device == DeviceType::cpu || has_second_point_derivatives(function);
 }
