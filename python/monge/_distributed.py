@@ -212,7 +212,8 @@ def on_devices(
         for rank in range(len(names)):
             threading.Thread(target=run, args=(rank,)).start()
         for event in ended:  # Thread.join(), once interrupted, takes its thread for ended.
-            event.wait()
+            while not event.wait(0.1):  # A wait without a limit may miss a Ctrl-C that comes just before it.
+                pass
     except BaseException:  # Ctrl-C reaches the main thread alone. Ranks that begin after it end at their first message.
         for communicator in ranks:
             communicator.close()
