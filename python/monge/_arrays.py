@@ -41,14 +41,6 @@ def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
     return array
 
 
-def _in_float32(field: str, array: Array) -> Array:
-    """Numbers rounded to float32, whose range they must not leave."""
-    most, sizes = float(np.finfo(np.float32).max), abs(array)
-    if bool(((sizes > most) & (sizes < math.inf)).any()):
-        raise ValueError(f"{field}: has entries above {most:.3g} in size; must be within float32, the arithmetic")
-    return array.float() if hasattr(array, "float") else array.astype("float32")
-
-
 class NumPy:
     """NumPy, and all that NumPy can read: lists, buffers, data frames."""
 
@@ -78,7 +70,7 @@ class NumPy:
         if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
             raise TypeError(f"{field}: is of dtype {array.dtype}; must be numbers, which are computed in float32")
         is_small = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-        array = array.astype(array.dtype.newbyteorder("="), copy=False) if is_small else _in_float32(field, array)
+        array = array.astype(array.dtype.newbyteorder("="), copy=False) if is_small else self._in_float32(field, array)
         fits = array.flags.aligned and _strides_fit([s // array.itemsize for s in array.strides], array.shape)
         return array if fits else np.ascontiguousarray(array)
 
@@ -142,6 +134,13 @@ class NumPy:
     def cast(self, array: Array, dtype: str) -> Array:
         return array.astype(dtype, copy=False)
 
+    def _in_float32(self, field: str, array: Array) -> Array:
+        """Numbers rounded to float32, whose range they must not leave."""
+        most, sizes = float(np.finfo(np.float32).max), abs(array)
+        if bool(((sizes > most) & (sizes < math.inf)).any()):
+            raise ValueError(f"{field}: has entries above {most:.3g} in size; must be within float32, the arithmetic")
+        return self.cast(array, "float32")
+
     def exp(self, array: Array) -> Array:
         return np.exp(array)
 
@@ -179,7 +178,7 @@ class CuPy(NumPy):
     def read_small(self, field: str, value: Any) -> Array:
         if value.dtype.kind not in "fiub":
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be numbers, which are computed in float32")
-        value = value if value.dtype.kind == "f" and value.dtype.itemsize <= 4 else _in_float32(field, value)
+        value = value if value.dtype.kind == "f" and value.dtype.itemsize <= 4 else self._in_float32(field, value)
         fits = _strides_fit([s // value.dtype.itemsize for s in value.strides], value.shape)
         return value if fits else self.module.ascontiguousarray(value)
 
@@ -281,7 +280,7 @@ class PyTorch(NumPy):
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be numbers, which are computed in float32")
         value = self._usable(field, value)
         if value.dtype not in (self.module.float32, self.module.bfloat16, self.module.float16):
-            value = _in_float32(field, value)
+            value = self._in_float32(field, value)
         return value if _strides_fit(value.stride(), value.shape) else value.contiguous()
 
     def read_index(self, field: str, value: Any) -> Array:

@@ -358,7 +358,8 @@ class PlanResult:
     @property
     def _has_point_derivatives(self) -> bool:
         """Whether :meth:`gradients` has derivatives by points."""
-        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
+        has_form = _core.has_second_point_derivatives(self._problem.cost_function)
+        return self._problem.cost is None and bool(has_form)
 
     def _points_like(self) -> tuple[Array, Array]:
         problem = self._problem

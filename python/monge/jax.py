@@ -44,8 +44,8 @@ def __dir__() -> list[str]:
     return [name for name in globals() if name.startswith("__")] + __all__
 
 
-_OF_COSTS = {**MATRIX, "cost": "cost", "C": "cost", "M": "cost"}
-_OF_REGULARIZED = {**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost"}
+_COST = dict.fromkeys(("cost", "C", "M"), "cost")
+_OF_COSTS, _OF_REGULARIZED = MATRIX | _COST, REGULARIZED | _COST
 _Options = tuple[tuple[str, Any], ...]
 _Shape: Any = jax.ShapeDtypeStruct  # JAX has no type for it.
 

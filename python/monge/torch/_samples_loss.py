@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from .._costs import LABELLED, LABELS, alone
+from .._costs import LABELLED, LABELS, alone, split_costs
 from .._names import ROWS_OF_CLOUDS, UNEQUAL_TOTALS, number, rename, say_nearest, say_rounding, shown, truth
 from .._problem import is_balanced, library_options
 from ._losses import divergence_operator, evaluate, transport_operator
@@ -151,8 +151,8 @@ class SamplesLoss(torch.nn.Module):
 
         `labels` (:class:`monge.LabelOptions`) are as for :func:`monge.torch.transport`.
         """
-        of_classes = dict.fromkeys(LABELS) | {"label_weight": 1.0} | alone(labels, LABELLED)
-        labels_x, labels_y, label_cost = (of_classes[name] for name in LABELS)
+        costs, _ = split_costs(alone(labels, LABELLED))
+        labels_x, labels_y, label_cost = (costs.pop(name) for name in LABELS)
         if len(args) == 2:
             x, y = args
             a = b = None
@@ -177,8 +177,7 @@ class SamplesLoss(torch.nn.Module):
         x, y = (v if batched else v[None] for v in (x, y))
         labels_x, labels_y = (v if v is None or batched else v[None] for v in (labels_x, labels_y))
         a, b = (None if v is None else floating(v).reshape(lead, -1) for v in (a, b))
-        metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)
-        costs = {"metric": metric, "scale": scale, "norm_p": None, "label_weight": of_classes["label_weight"]}
+        costs |= {"metric": "sqeuclidean", "scale": 0.5} if self.p == 2 else {"metric": "euclidean"}
         operator = divergence_operator if self.debias else transport_operator
         try:
             value, f, g = evaluate(
