@@ -39,7 +39,8 @@ void check_direction(Array const& direction, Array const& x);
 /// All files that gradient_files() may return.
 inline constexpr char const* kGradientFiles[] = {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
 /// grad_a.npy, grad_b.npy and, where there are derivatives by points, grad_x.npy and grad_y.npy with the shapes and
-/// element types of x and y. `device`: that of the solve. `differentiate` fills them.
+/// element types of x and y. `device` is the type of the device of the solve. `differentiate` writes the numbers of all
+/// files.
 std::vector<ResultFile> gradient_files(GeometryInput const& in, DeviceType device,
                                        std::function<void(GradientViews const&)> const& differentiate);
 
@@ -48,7 +49,8 @@ struct DerivativeFiles {
   std::optional<GradientReport> gradients;
   std::optional<LinearReport> hvp;
 };
-/// Takes products of the plan; `device` is that of the solve, `direction` the array in the file options.hvp.
+/// Computes derivatives by products of the plan. `device` is the type of the device of the solve. `direction` is the
+/// array in the file options.hvp.
 DerivativeFiles derivative_files(Plan const& plan, DeviceType device, DerivativeOptions const& options,
                                  GeometryInput const& in, std::optional<Array> const& direction);
 

@@ -1,9 +1,9 @@
 """The gate: what became slower than in another run, by more than the noise of both.
 
-A time counts over that of the yardstick, which was measured in the same turns, so that a slower or busier machine does
-not count. The noise of a row is half the distance of its quartiles, relative to its median, times three: of normal
-errors, one in 15 lies beyond. Rows of few runs, or of a busy machine, have more; a least noise stands for what turns do
-not show, such as another layout of memory.
+Each time is divided by the time of the yardstick, which was measured in the same turns. The quotient does not depend on
+the speed or the load of the machine. The noise of a row is three times half the distance of its quartiles, relative to
+its median: one in 15 normal errors is larger. Rows of few runs, or of a busy machine, get more noise. Every row gets a
+least noise for effects that all its runs share, such as another layout of memory.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 jax.grad of a transport loss
 ============================
 
-A rotation, a scale and a translation are fitted such that they take one cloud to another, of which neither order nor
-number of points agree. The loss is the Sinkhorn divergence :func:`monge.jax.sinkhorn_divergence`: jax.grad
+A rotation, a scale and a translation are fitted to take one cloud to another. The clouds differ in number and order of
+points. The loss is the Sinkhorn divergence :func:`monge.jax.sinkhorn_divergence`: jax.grad
 differentiates through it, and jax.jit compiles the step around it.
 
 .. image:: /docs/images/jax_gradient.jpg

@@ -1,7 +1,7 @@
 """The types of :func:`monge.solve` and :func:`monge.solve_sample`: the class of a result depends on the arguments.
 
-Only type checkers and editors read these functions, none of which is called. A call that no narrow signature fits, as
-with a `reg` that may be None, has the union of the classes.
+Only type checkers and editors read these functions. No code calls them. Where the arguments leave the class open, as a
+`reg` that may be None does, the type of the result is the union of the classes.
 """
 
 from __future__ import annotations

@@ -237,8 +237,9 @@ TEST_P(DivergenceTest, of_clouds_that_are_single_points) {
   EXPECT_NEAR(diverge({here, there, ones, ones}, 0.01).value, 32, 1e-12);
 }
 
-// Balanced plans of totals T are T times those of total 1, and so is the divergence. The errors of dual_error() hold
-// for the weights 1, 1/2 and 1/2 of both divergences, with the rounding of terms of the size T (eps log T + costs).
+// If both totals are T, the plan and the divergence are T times those of total 1. The error of a dual value
+// (dual_error()) enters a divergence with the weights 1, 1/2 and 1/2. Two divergences are compared, hence the factor 4.
+// The terms of a dual value have the size T (eps log T + costs).
 TEST_P(DivergenceTest, of_large_totals_keeps_its_digits) {
   Problem const problem = oracle::make_problem({12, 9, 3});
   double const eps = 0.5, unit = diverge(problem, eps).value;

@@ -832,8 +832,9 @@ TEST(Exact, PointsWithoutMassCostNoDigits) {
   }
 }
 
-// Row 0 has the same large cost to all columns, so the optimum is that of the other rows and the cost of row 0, to its
-// weight. The potentials of row 0 may take the digits of the others, but then the status tells.
+// Row 0 has the same large cost to all columns, and next to no weight. Up to terms of the size of that weight, the
+// optimum is the optimum of the other rows plus the cost of row 0. The potential of row 0 may cost the others their
+// digits; the status then says so.
 TEST(Exact, OptimalPlansHaveTheOptimumBesidePointsOfNextToNoMass) {
   Random random(14);
   for (auto const& [n, m] : {std::pair{5, 4}, {41, 40}, {401, 380}}) {

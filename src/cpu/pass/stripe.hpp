@@ -115,8 +115,9 @@ template <class T>
 void average_rows(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out);
 
 /// out_rk = sum_j 2^(t_rj - row_max_r) v_j d score_rj / d x_rk, for scores that are distances; out has `dimension`
-/// columns. The derivative of a distance 0 is 0; the largest differences share that of an infinite p equally. v is
-/// padded to whole panels, with zeros. `scratch`, aligned as a panel, has kSlopeScratch numbers for each coordinate.
+/// columns. The derivative of a distance 0 is 0. For p = infinity, coordinates that tie for the largest difference have
+/// equal parts of the derivative. v is padded to whole panels, with zeros. `scratch`, aligned as a panel, has
+/// kSlopeScratch numbers for each coordinate.
 template <class T>
 void average_slopes(StripeArgs<T> const& args, T const* v, T* scratch, double* out);
 template <class T>

@@ -33,8 +33,9 @@ class ErrorTrend {
   int sweeps() const { return checks_.back().iteration - checks_.front().iteration; }
   /// The mean factor of the error per sweep between the last two checks. There are two.
   double last_rate() const;
-  /// The number of sweeps to `error`, by the rate of the last ones or, of plain sweeps, by that of the best omega; 0
-  /// where it is not known yet. There is a check.
+  /// The number of sweeps until the error is foreseen to fall to `error`. Overrelaxed sweeps are foreseen to keep the
+  /// rate of the last checks. From the rate of plain sweeps follows the rate at the best omega, which then counts. 0
+  /// where no rate is known yet. There is a check.
   double foreseen_sweeps(double error) const;
 
  private:

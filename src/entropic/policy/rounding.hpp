@@ -4,7 +4,8 @@
 
 namespace monge {
 
-/// Where costs are below this share of eps, potentials in float32 have few digits: their rounding is that of eps.
+/// Potentials are as small as the costs, but their rounding error is proportional to eps. Where the costs are below
+/// this share of eps, potentials in float32 keep few digits.
 inline constexpr double kFewDigits = 0x1p-10;
 
 /// Half a unit in the last place of the products.

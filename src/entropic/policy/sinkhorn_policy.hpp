@@ -34,8 +34,9 @@ struct SinkhornStep {
 
 /// Decides about one problem: whether it needs the eps ladder and when a rung is done, when a sweep is plain, when to
 /// evaluate a certificate, when to end and with which status. Its parts decide the rest: EpsLadder, AdaptiveRelaxation,
-/// NewtonChoice and RoundingLimit. A state machine over numbers alone: next() gives the action, the member named there
-/// is told its outcome. A batch is therefore a vector of policies, each of which ends by itself.
+/// NewtonChoice and RoundingLimit. The policy is a state machine over numbers alone: next() gives the action, and the
+/// caller passes the outcome to the member function that SinkhornAction names. A batch is a vector of policies. Each
+/// policy ends by itself.
 class SinkhornPolicy {
  public:
   /// `mass`: errors are relative to it. `cost_bound` and `level`: of the LogitScale. `times`: of passes of this
