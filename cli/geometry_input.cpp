@@ -54,10 +54,6 @@ void add_cost_option(CLI::App& command, GeometryArguments& arguments) {
       ->type_name("FILE");
 }
 
-bool has_point_derivatives(GeometryArguments const& given, DeviceType device) {
-  return given.cost.empty() && has_point_derivatives(function_of(given), device);
-}
-
 bool has_second_point_derivatives(GeometryArguments const& given) {
   return given.cost.empty() && has_second_point_derivatives(function_of(given));
 }

@@ -19,8 +19,7 @@ struct GeometryArguments {
   std::optional<CostFunction> cost_function;
 };
 
-/// Whether the costs have derivatives by points, and second ones (monge/geometry.hpp): a cost matrix has none.
-bool has_point_derivatives(GeometryArguments const& arguments, DeviceType device);
+/// Whether the costs have second derivatives by points (monge/geometry.hpp): a cost matrix has none.
 bool has_second_point_derivatives(GeometryArguments const& arguments);
 
 /// Adds x, y and the options of costs of points.

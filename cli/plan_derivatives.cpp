@@ -25,12 +25,12 @@ void check_direction(Array const& direction, Array const& x) {
     refuse("hvp: is {} x {}; must be {} x {}, as x", rows.rows(), rows.columns(), x.rows(), x.columns());
 }
 
-std::vector<ResultFile> gradient_files(GeometryInput const& in, DeviceType device,
+std::vector<ResultFile> gradient_files(GeometryInput const& in,
                                        std::function<void(GradientViews const&)> const& differentiate) {
   std::vector<double> by_a(static_cast<std::size_t>(in.n())), by_b(static_cast<std::size_t>(in.m()));
   GradientViews out{.a = by_a, .b = by_b};
   std::optional<Array> by_x, by_y;
-  if (has_point_derivatives(in.arguments, device)) {
+  if (in.x) {
     by_x = in.x->zeros(in.x->shape);
     by_y = in.y->zeros(in.y->shape);
     out.x = points("grad_x", *by_x);
@@ -45,12 +45,12 @@ std::vector<ResultFile> gradient_files(GeometryInput const& in, DeviceType devic
   return files;
 }
 
-DerivativeFiles derivative_files(Plan const& plan, DeviceType device, DerivativeOptions const& options,
+DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options,
                                  GeometryInput const& in, std::optional<Array> const& direction) {
   DerivativeFiles result;
   if (options.gradients) {
     result.files =
-        gradient_files(in, device, [&](GradientViews const& out) { result.gradients = plan.gradients(out); });
+        gradient_files(in, [&](GradientViews const& out) { result.gradients = plan.gradients(out); });
   }
   if (direction) {
     Array product = direction->zeros(direction->shape);

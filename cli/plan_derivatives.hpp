@@ -38,10 +38,9 @@ void check_direction(Array const& direction, Array const& x);
 
 /// All files that gradient_files() may return.
 inline constexpr char const* kGradientFiles[] = {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
-/// grad_a.npy, grad_b.npy and, where there are derivatives by points, grad_x.npy and grad_y.npy with the shapes and
-/// element types of x and y. `device` is the type of the device of the solve. `differentiate` writes the numbers of all
-/// files.
-std::vector<ResultFile> gradient_files(GeometryInput const& in, DeviceType device,
+/// grad_a.npy, grad_b.npy and, for points, grad_x.npy and grad_y.npy with the shapes and
+/// element types of x and y. `differentiate` writes the numbers of all files.
+std::vector<ResultFile> gradient_files(GeometryInput const& in,
                                        std::function<void(GradientViews const&)> const& differentiate);
 
 struct DerivativeFiles {
@@ -49,9 +48,8 @@ struct DerivativeFiles {
   std::optional<GradientReport> gradients;
   std::optional<LinearReport> hvp;
 };
-/// Computes derivatives by products of the plan. `device` is the type of the device of the solve. `direction` is the
-/// array in the file options.hvp.
-DerivativeFiles derivative_files(Plan const& plan, DeviceType device, DerivativeOptions const& options,
+/// Computes derivatives by products of the plan. `direction` is the array in the file options.hvp.
+DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options,
                                  GeometryInput const& in, std::optional<Array> const& direction);
 
 }  // namespace monge::cli

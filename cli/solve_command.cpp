@@ -202,7 +202,7 @@ Results results_of(Plan const& plan, Problem& problem, ProgressLine& progress) {
   }
   if (run.derivatives.gradients || in.hvp) {
     progress.show("derivatives");
-    DerivativeFiles derivatives = derivative_files(plan, run.device.device.type, run.derivatives, in.geometry, in.hvp);
+    DerivativeFiles derivatives = derivative_files(plan, run.derivatives, in.geometry, in.hvp);
     std::move(derivatives.files.begin(), derivatives.files.end(), std::back_inserter(files));
     run.gradients = derivatives.gradients;
     run.hvp = derivatives.hvp;

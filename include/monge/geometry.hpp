@@ -21,14 +21,11 @@ constexpr auto names_of(CostFunction) {
       {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
 }
 
-/// Whether Hessian products by the points are available, with labels or without.
+/// Whether Hessian products by the points are available, with labels or without. First derivatives are for every cost
+/// function: the derivative of a distance 0 is 0, and coordinates that tie for the largest difference (p = infinity)
+/// have equal parts of it.
 constexpr bool has_second_point_derivatives(CostFunction function) {
   return function == CostFunction::sqeuclidean || function == CostFunction::dot;
-}
-/// Whether first derivatives by the points are available, with labels or without. The derivative of a distance 0 is 0.
-/// Coordinates that tie for the largest difference (p = infinity) have equal parts of it.
-constexpr bool has_point_derivatives(CostFunction function, DeviceType device) {
-  return device == DeviceType::cpu || has_second_point_derivatives(function);
 }
 
 /// Classes of the points, and the costs between classes: weight W[l_i, l_j] is added to C_ij, as in OTDD

@@ -62,8 +62,8 @@ class MONGE_API Plan {
   /// out (n x m) = P, in the caller's memory. One pass.
   void dense(MutableMatrixView out) const;
 
-  // Derivatives of the dual value (derivatives.hpp). Derivatives by points throw unsupported where
-  // has_point_derivatives() (geometry.hpp) is false, and Hessian products where has_second_point_derivatives() is.
+  // Derivatives of the dual value (derivatives.hpp). Hessian products throw unsupported where
+  // has_second_point_derivatives() (geometry.hpp) is false.
 
   /// Derivatives of the report's dual value at the potentials of this plan, by the points and the weights:
   ///   by x_i   sum_j P_ij dc(x_i, y_j)/dx_i,       by a_i   phi_a(f_i) - eps ((P 1)_i / a_i - sum b),

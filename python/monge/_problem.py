@@ -125,13 +125,6 @@ class Problem:
         )
         return a, b
 
-    @property
-    def has_point_derivatives(self) -> bool:
-        """Whether the library's entropic plans of this problem have first derivatives by points."""
-        if self.cost is not None:
-            return False
-        return bool(_core.has_point_derivatives(self.cost_function, self.place.solves_on_cuda))
-
     def transposed(self) -> Problem:
         """The same problem seen from the targets."""
         return replace(

@@ -317,7 +317,7 @@ class OTResult(PlanResult):
 
     @property
     def _has_point_derivatives(self) -> bool:
-        return self._problem.has_point_derivatives
+        return self._problem.cost is None
 
     @property
     def _held(self) -> _core.Plan:

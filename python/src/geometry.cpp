@@ -74,13 +74,6 @@ void bind_geometry(nb::module_& module) {
              nb::arg("labels_y") = nb::none(), nb::arg("label_cost") = nb::none(), nb::arg("label_weight") = 1.0);
   module.def("cost_matrix", &cost_matrix, nb::arg("cost"));
   module.def(
-      "has_point_derivatives",
-      [](nb::handle function, bool on_cuda) {
-        return has_point_derivatives(function_named(function), on_cuda ? DeviceType::cuda : DeviceType::cpu);
-      },
-      nb::arg("cost_function"), nb::arg("on_cuda"),
-      "Whether there are first derivatives by points, as Plan.gradients() writes them.");
-  module.def(
       "has_second_point_derivatives",
       [](nb::handle function) { return has_second_point_derivatives(function_named(function)); },
       nb::arg("cost_function"), "Whether there are Hessian products by points.");

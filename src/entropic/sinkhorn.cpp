@@ -273,7 +273,6 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
     auto const* const points = std::get_if<PointCloud>(&problems[i].geometry);
     plans.emplace_back(std::make_unique<Plan::State>(
         Plan::State{context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,
-                    points != nullptr && has_point_derivatives(points->cost_function, context.device().type),
                     points != nullptr && has_second_point_derivatives(points->cost_function),
                     points != nullptr ? points->scale : kNaN,
                     points != nullptr && !points->labels.empty() ? points->labels.weight : kNaN,

@@ -69,9 +69,7 @@ PointForm PointCost::form() const {
   if (!has_second_point_derivatives(function))
     throw Error(
         ErrorCode::unsupported,
-        fmt::format("cost_function: is {}; Hessian products, and on CUDA all derivatives by points, are there for "
-                    "sqeuclidean and dot",
-                    name(function)));
+        fmt::format("cost_function: is {}; Hessian products are there for sqeuclidean and dot", name(function)));
   return {product, 2 * square};
 }
 

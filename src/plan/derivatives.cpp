@@ -42,8 +42,8 @@ LinearReport solved_in_step(Plan::State const& state, char const* call, NamedInp
 
 /// `second`: for second derivatives.
 void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view, bool second) {
-  if (!(second ? state.has_second_point_derivatives : state.has_point_derivatives))
-    state.plan->points().point_form();  // Throws.
+  PlanPoints const& points = state.plan->points();  // Throws for a cost matrix.
+  if (second) points.point_form();                  // Throws for a cost without second derivatives.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
@@ -94,7 +94,7 @@ class Views {
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
     derivatives_ =
-        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, has_point_derivatives ? dimension : 0,
+        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension,
                                           has_second_point_derivatives, report.precision);
   return *derivatives_;
 }

@@ -16,7 +16,6 @@ struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
   std::int64_t dimension;             // Coordinates of a point; 0 where the costs have no points.
-  bool has_point_derivatives;         // First derivatives by the points.
   bool has_second_point_derivatives;  // PlanOperator::point_form() does not throw.
   double scale;                       // PointCloud::scale; NaN where there are no points.
   double label_weight;                // NaN where there are no labels.

@@ -110,7 +110,7 @@ class PlanPoints {
   /// it.
   virtual void multiply_points(Side side, Vector& out) = 0;
   /// out_i = sum_j P_ij <l_i, r_j> dC_ij/dp_i for the points p_i of `side`, size(side) x d, with l and r as in
-  /// multiply_hadamard(); both null: P alone. For costs without a PointForm, where has_point_derivatives() holds.
+  /// multiply_hadamard(); both null: P alone. For costs without a PointForm.
   virtual void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
   /// transforms are defined for them. The other side is shared.

@@ -48,10 +48,6 @@ Vector slope(Problem const& problem, std::span<double const> own, std::span<doub
 
 class CostGradients : public OperatorTest {
  protected:
-  void SetUp() override {
-    OperatorTest::SetUp();
-    if (!has_point_derivatives(function(), GetParam().device)) GTEST_SKIP() << "no derivatives by points";
-  }
   CostFunction function() const {
     return GetParam().costs == Costs::cosine ? CostFunction::cosine : CostFunction::p_norm;
   }

@@ -87,9 +87,6 @@ class CostDerivativesTest : public DerivativesTest {
     }
     return result;
   }
-  bool by_points(Case const& at) const {
-    return has_point_derivatives(at.problem.cost_function, context().device().type);
-  }
   Plan solution(Case const& at) const { return solve(at.problem, at.eps, 1e-13, 20000, at.penalties); }
   /// d function(case) / dh where `move` moves the case by h.
   template <class Function, class Move>
@@ -153,13 +150,6 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
       expect_unsupported([&] { plan.hessian_product({.x = view}, {.x = view}); });
       expect_unsupported([&] { plan.inverse_hessian_product(view, view); });
     }
-    if (!by_points(given)) {
-      expect_unsupported([&] { plan.gradients({.x = view}); });
-      expect_unsupported([&] { plan.cost_gradients({x.data(), kN, 1}, {x.data(), kM, 1}, {.x = view}); });
-      expect_unsupported([&] { plan.potential_gradients(std::vector<double>(kN), {}, {.x = view}); });
-      expect_unsupported([&] { plan.product_gradients({x.data(), kN, 1}, {x.data(), kM, 1}, {.x = view}); });
-      continue;
-    }
 
     Gradients const gradients(plan, kD);
     std::vector<double> all = gradients.x;
@@ -203,11 +193,7 @@ TEST_P(CostDerivativesTest, of_functions_of_the_potentials_are_those_of_their_va
       return dot(of_f, plan.f()) + dot(of_g, plan.g());
     };
     std::vector<double> points((kN + kM) * kD), a(kN), b(kM);
-    GradientViews out{.a = a, .b = b};
-    if (by_points(given)) {
-      out.x = {points.data(), kN, kD};
-      out.y = {points.data() + kN * kD, kM, kD};
-    }
+    GradientViews const out{.x = {points.data(), kN, kD}, .y = {points.data() + kN * kD, kM, kD}, .a = a, .b = b};
     LinearReport const report = solution(given).potential_gradients(of_f, of_g, out, {.tolerance = 1e-12});
     EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
     for (Side const side : kSides) {
@@ -215,7 +201,6 @@ TEST_P(CostDerivativesTest, of_functions_of_the_potentials_are_those_of_their_va
       EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
                   1e-6 * norm(gradient));
     }
-    if (!by_points(given)) continue;
     std::vector<double> const v = gaussian_points(kN + kM, kD, random);
     EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, v, h); }),
                 dot(points, v), 1e-6 * norm(points) * norm(v));
@@ -236,11 +221,7 @@ TEST_P(CostDerivativesTest, of_functions_of_products_are_those_of_their_values) 
       return dot(u, product);
     };
     std::vector<double> points((kN + kM) * kD), a(kN), b(kM);
-    GradientViews out{.a = a, .b = b};
-    if (by_points(given)) {
-      out.x = {points.data(), kN, kD};
-      out.y = {points.data() + kN * kD, kM, kD};
-    }
+    GradientViews const out{.x = {points.data(), kN, kD}, .y = {points.data() + kN * kD, kM, kD}, .a = a, .b = b};
     LinearReport const report = solution(given).product_gradients(of_rows, of_columns, out, {.tolerance = 1e-12});
     EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
     // A marginal error of 1e-13 over the step, and third derivatives.
@@ -249,7 +230,6 @@ TEST_P(CostDerivativesTest, of_functions_of_products_are_those_of_their_values) 
       EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
                   1e-7 * norm(gradient));
     }
-    if (!by_points(given)) continue;
     std::vector<double> const direction = gaussian_points(kN + kM, kD, random);
     EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, direction, h); }),
                 dot(points, direction), 1e-8 * norm(points) * norm(direction));

@@ -97,7 +97,6 @@ Numbers numbers_of(Plan const& plan, Problem const& problem) {
   append(all, y);
   plan.potential(problem.y.view(), columns);
   append(all, columns);
-  if (!has_point_derivatives(problem.cost_function, DeviceType::cpu)) return all;
   GradientReport const gradients = plan.gradients({{x.data(), n, d}, {y.data(), m, d}, rows, columns}, {});
   for (std::vector<double> const& part : {x, y, rows, columns}) append(all, part);
   append(all, Numbers{gradients.scale, gradients.distance});

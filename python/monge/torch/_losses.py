@@ -34,7 +34,6 @@ from .._problem import (
 from ._operands import floating, is_refusing, refusing, require_problems, require_tensors
 from ._operator import as_problems, differentiable, refuse_others, under_transforms, without_derivatives
 from ._options import from_text, to_text
-from ._points import OfPlan
 from ._response import TRUSTED, require_solved
 
 _Options = dict[str, Any]
@@ -113,10 +112,6 @@ class _Transport:
         plan.potentials(f, g)
 
     @staticmethod
-    def by_points(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
-        return OfPlan.itself(problem, plan).by_points()
-
-    @staticmethod
     def hessian_product(
         plan: _core.Plan, v_x: Tensor, v_y: Tensor, to_x: Tensor, to_y: Tensor, tolerance: float
     ) -> list[tuple[_core.Plan, _core.LinearReport]]:
@@ -169,17 +164,6 @@ class _Divergence:
             other = torch.empty_like(to)
             plan.potentials(to, other)
             to.add_(other).mul_(0.5)  # Those of a cost matrix may differ by the tolerance.
-
-    @staticmethod
-    def by_points(problem: Problem, divergence: _core.Divergence) -> tuple[Tensor, Tensor]:
-        (by_x, by_y), of_a, of_b = (
-            OfPlan.itself(p, plan).by_points()
-            for p, plan in zip(
-                (problem, problem.of_side(0), problem.of_side(1)),
-                _Divergence.plans(divergence),
-            )
-        )
-        return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
 
     @staticmethod
     def hessian_product(
@@ -279,23 +263,16 @@ def _operators(of: Any) -> Callable[..., Any]:
         """Derivatives by x, y, a and b. Those that are not `wanted`, by their letters, are empty."""
         own = from_text(options)
         problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
-        return gradients_of(problems, of.of_potentials(problems, f, g, in_float64, own), x, y, wanted)
+        return gradients_of(of.of_potentials(problems, f, g, in_float64, own), x, y, wanted)
 
     def gradients_of(
-        problems: list[Problem], solved: list[Any], x: Tensor, y: Tensor, wanted: str
+        solved: list[Any], x: Tensor, y: Tensor, wanted: str
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         by = gradients_like(x, y, wanted)
-        by_x, by_y, _, _ = by
-        of_library = problems[0].has_point_derivatives
-        letters = "xyab" if of_library else "ab"
-        for k, (problem, made) in enumerate(zip(problems, solved)):
-            views = [v[k] if letter in wanted and letter in letters else None for letter, v in zip("xyab", by)]
+        for k, made in enumerate(solved):
+            views = [v[k] if letter in wanted else None for letter, v in zip("xyab", by)]
             if any(v is not None for v in views):
                 made.gradients(*views, scale=False)
-            if not of_library and ("x" in wanted or "y" in wanted):
-                for letter, to, found in zip("xy", (by_x, by_y), of.by_points(problem, made)):
-                    if letter in wanted:
-                        to[k] = found
         return by
 
     def gradients_like(x: Tensor, y: Tensor, wanted: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -370,7 +347,7 @@ def _operators(of: Any) -> Callable[..., Any]:
             # The forward's plans serve one backward and are then released; its results, which are smaller, stay for
             # another one by the same inputs. `saved_tensors` has refused changed inputs.
             problems, plans = ctx.solved
-            ctx.found = wanted, gradients_of(problems, plans, given[0], given[1], wanted)
+            ctx.found = wanted, gradients_of(plans, given[0], given[1], wanted)
             del ctx.solved
         found, by = getattr(ctx, "found", ("", ()))
         if torch.is_grad_enabled() or not found or not set(wanted) <= set(found):

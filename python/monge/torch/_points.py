@@ -88,12 +88,6 @@ class OfPlan:
         self._problem, self._plan, self._factor = problem, plan, factor
         self._left, self._right = left.contiguous(), right.contiguous()
 
-    @staticmethod
-    def itself(problem: Problem, plan: _core.Plan) -> OfPlan:
-        """P."""
-        rows, columns = filled(problem, 1)
-        return OfPlan(problem, plan, rows[:, None], columns[:, None])
-
     @property
     def entries(self) -> Tensor:
         """P o (l r^T), dense, without the term of the factor."""
@@ -113,7 +107,7 @@ class OfPlan:
     def by_points(self) -> tuple[Tensor, Tensor]:
         if self._problem.cost_function in _PRODUCTS:
             return _by_products(self._problem, self.times, self.transposed_times)
-        if self._factor == 0 and self._problem.has_point_derivatives:
+        if self._factor == 0:
             x, y = _points(self._problem)
             by_x, by_y = torch.empty_like(x), torch.empty_like(y)
             self._plan.cost_gradients(self._left, self._right, by_x, by_y)

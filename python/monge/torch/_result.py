@@ -146,7 +146,7 @@ def _of_value(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
     gradients = result._gradients(letters) if any(by_weights) or by_points and of_library else None
     found: Found = [result._by_costs() if by_cost else None, None, None]
     if by_points and not of_library:
-        found[1:] = _value_by_points(result)
+        found[1:] = _entries_of(result).by_points()
     elif gradients is not None:
         found[1:] = gradients.x, gradients.y
     found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
@@ -158,18 +158,8 @@ def _of_value(result: Any, wanted: Wanted, by: tuple[Tensor, ...]) -> Found:
     return [None if gradient is None else gradient * by[0] for gradient in found]
 
 
-def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
-    parts = [_plan_of(part).by_points() for part in result._solves]
-    if len(parts) == 1:
-        return parts[0]
-    (by_x, by_y), of_a, of_b = parts  # Of a divergence.
-    return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
-
-
-def _plan_of(result: Any) -> OfPlan | OfEntries | Dense:
-    """W = P; only plans of entropic transport have products with P o (l r^T)."""
-    if isinstance(result._plan, _core.Plan):
-        return OfPlan.itself(result._problem, result._plan)
+def _entries_of(result: Any) -> OfEntries | Dense:
+    """W = P, for plans whose gradients the library does not have."""
     if not result._problem.place.solves_on_cuda:
         return OfEntries(result._problem, result._entries)
     return Dense(result._problem, result._make_plan())

@@ -8,27 +8,32 @@
 // scales the sum down. No power overflows, and powers that underflow do not count. A power of a ratio t has an error of
 // p |ln t| t^p <= 1 / e units of 1, and the sum is at least 1.
 #pragma once
+#include <type_traits>
+
 #include "cuda/device/numerics.cuh"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
-/// The score of one form; `p` is for distances. visit(add) calls add(score, x, y, r, c) for the coordinates of pair (r,
-/// c) of a thread; finish(score) follows the last coordinate.
+/// The score of one form; `p` is for distances. visit(add, is_short) calls add(score, x, y, r, c) for the coordinates
+/// of pair (r, c) of a thread; is_short: std::true_type where a coordinate takes one or two instructions. finish(score)
+/// follows the last coordinate.
 template <class T, ScoreForm kForm, int kRows, int kColumns>
 struct PairCost {
   __device__ __forceinline__ explicit PairCost(double) {}
 
   template <class Visit>
   __device__ __forceinline__ void visit(Visit const& visit) {
-    visit([](T& score, T x, T y, int, int) {
-      if constexpr (kForm == ScoreForm::differences) {
-        T const difference = x - y;
-        score = fused(difference, difference, score);
-      } else {
-        score = fused(x, y, score);
-      }
-    });
+    visit(
+        [](T& score, T x, T y, int, int) {
+          if constexpr (kForm == ScoreForm::differences) {
+            T const difference = x - y;
+            score = fused(difference, difference, score);
+          } else {
+            score = fused(x, y, score);
+          }
+        },
+        std::true_type());
   }
   __device__ __forceinline__ void finish(T (&)[kRows][kColumns]) {}
 };
@@ -46,23 +51,27 @@ struct PairCost<T, ScoreForm::distances, kRows, kColumns> {
   template <class Visit>
   __device__ __forceinline__ void visit(Visit const& visit) {
     if (p_ == 2) {
-      visit([](T& score, T x, T y, int, int) {
-        T const difference = x - y;
-        score = fused(difference, difference, score);
-      });
+      visit(
+          [](T& score, T x, T y, int, int) {
+            T const difference = x - y;
+            score = fused(difference, difference, score);
+          },
+          std::true_type());
     } else if (p_ == 1) {
-      visit([](T& score, T x, T y, int, int) { score += fabs(x - y); });
+      visit([](T& score, T x, T y, int, int) { score += fabs(x - y); }, std::true_type());
     } else if (is_maximum_) {
-      visit([](T& score, T x, T y, int, int) { score = fmax(score, static_cast<T>(fabs(x - y))); });
+      visit([](T& score, T x, T y, int, int) { score = fmax(score, static_cast<T>(fabs(x - y))); }, std::true_type());
     } else {
-      visit([this](T& score, T x, T y, int r, int c) {
-        T const difference = fabs(x - y), largest = largest_[r][c];
-        T const top = fmax(difference, largest);
-        T const ratio = top > 0 ? fmin(difference, largest) / top : T(0);
-        T const power = exp2(p_ * log2(ratio));
-        score = difference > largest ? fused(score, power, T(1)) : score + power;
-        largest_[r][c] = top;
-      });
+      visit(
+          [this](T& score, T x, T y, int r, int c) {
+            T const difference = fabs(x - y), largest = largest_[r][c];
+            T const top = fmax(difference, largest);
+            T const ratio = top > 0 ? fmin(difference, largest) / top : T(0);
+            T const power = exp2(p_ * log2(ratio));
+            score = difference > largest ? fused(score, power, T(1)) : score + power;
+            largest_[r][c] = top;
+          },
+          std::false_type());
     }
   }
 

@@ -42,6 +42,19 @@ __device__ constexpr int column_offset(int c) {
 }
 
 template <class T>
+__device__ __forceinline__ void load_vector(T (&value)[1], T const* from) {
+  value[0] = *from;
+}
+__device__ __forceinline__ void load_vector(double (&value)[2], double const* from) {
+  double2 const v = *reinterpret_cast<double2 const*>(from);
+  value[0] = v.x, value[1] = v.y;
+}
+__device__ __forceinline__ void load_vector(float (&value)[4], float const* from) {
+  float4 const v = *reinterpret_cast<float4 const*>(from);
+  value[0] = v.x, value[1] = v.y, value[2] = v.z, value[3] = v.w;
+}
+
+template <class T>
 __device__ __forceinline__ void load_vector_4(T (&value)[4], T const* from) {
   if constexpr (sizeof(T) == 4) {
     float4 const v = *reinterpret_cast<float4 const*>(from);
@@ -231,19 +244,28 @@ class TileScores {
 
   __device__ __forceinline__ void add_coordinates(ThreadScores<T>& score, Points const& rows, Points const& columns,
                                                   int count) {
-    pair_.visit([&](auto const& add) {
-#pragma unroll 2
-      for (int k = 0; k < count; ++k) {
-        T x[kThreadRows];
+    pair_.visit([&](auto const& add, auto is_short) {
+      // Vectors of coordinates: one coordinate a load would keep the FMA pipes waiting for shared memory.
+      constexpr int kVector = decltype(is_short)::value ? 16 / sizeof(T) : 1;
+      auto const add_some = [&]<int kCount>(int k) {
+        T x[kThreadRows][kCount];
 #pragma unroll
-        for (int r = 0; r < kThreadRows; ++r) x[r] = rows[thread_row() + row_offset(r)][k];
+        for (int r = 0; r < kThreadRows; ++r) load_vector(x[r], &rows[thread_row() + row_offset(r)][k]);
 #pragma unroll
         for (int c = 0; c < kThreadColumns; ++c) {
-          T const y = columns[thread_column() + column_offset(c)][k];
+          T y[kCount];
+          load_vector(y, &columns[thread_column() + column_offset(c)][k]);
 #pragma unroll
-          for (int r = 0; r < kThreadRows; ++r) add(score[r][c], x[r], y, r, c);
+          for (int e = 0; e < kCount; ++e) {
+#pragma unroll
+            for (int r = 0; r < kThreadRows; ++r) add(score[r][c], x[r][e], y[e], r, c);
+          }
         }
-      }
+      };
+      int k = 0;
+      for (; k + kVector <= count; k += kVector) add_some.template operator()<kVector>(k);
+      if constexpr (kVector > 1)
+        for (; k < count; ++k) add_some.template operator()<1>(k);
     });
   }
 

@@ -13,11 +13,12 @@ namespace monge::cuda {
 namespace {
 
 /// The only function that chooses the kernel of a pass.
-ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
-  bool const tile_only = form == ScoreForm::stored || form == ScoreForm::distances;
-  if (tile_only || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
-  if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
-  return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
+ScoreKernel kernel_for(PassArguments const& scores, DataType scalar, Pass pass, bool tf32) {
+  bool const tile_only = scores.form == ScoreForm::stored || scalar == DataType::float64 || pass == Pass::moments;
+  if (tile_only) return ScoreKernel::tile;
+  if (scores.form == ScoreForm::products) return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
+  bool const few = scores.p == 2 && scores.rows.dimension <= kLargestDifferenceDimension;
+  return few && !has_stores(pass) ? ScoreKernel::difference : ScoreKernel::tile;
 }
 
 /// The lines of a rank that has some; otherwise all, for a plan that no kernel follows.
@@ -81,8 +82,8 @@ PassArguments Costs::scores(Side rows) const {
 }
 
 Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, bool tf32) const {
-  ScoreKernel const kernel = kernel_for(form_, scalar_, pass, tf32);
   Launch result{{}, scores(rows)};
+  ScoreKernel const kernel = kernel_for(result.arguments, scalar_, pass, tf32);
   PassArguments& arguments = result.arguments;
   arguments.rows = arguments.rows.part(first_row, row_count);
   if (form_ == ScoreForm::stored) arguments.stored = arguments.stored.from(first_row);

@@ -19,12 +19,10 @@
 namespace monge::cuda {
 namespace {
 
-/// Up to this dimension scores are exact differences, above it inner products.
-constexpr int kLargestDifferenceDimension = 8;
-
 /// Scores with labels are kept from so many features on. Fewer are multiplied in the time of reading a score.
 constexpr int kLeastFeatures = 33;
 
+/// In few dimensions scores are exact differences, else inner products.
 ScoreForm form_for(PointCost const& cost) {
   if (cost.is_distance()) return ScoreForm::distances;
   return cost.is_invariant() && !cost.labels && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
@@ -33,7 +31,8 @@ ScoreForm form_for(PointCost const& cost) {
 
 /// Elements between packed points: as the difference kernel reads them for small dimensions, else whole chunks.
 int point_stride(ScoreForm form, int dimension) {
-  if (form == ScoreForm::products || dimension > 8) return static_cast<int>(round_up(dimension, 16));
+  if (form == ScoreForm::products || dimension > kLargestDifferenceDimension)
+    return static_cast<int>(round_up(dimension, 16));
   if (dimension <= 2) return dimension;
   return dimension <= 4 ? 4 : 8;
 }
@@ -270,7 +269,10 @@ void PointCosts::keep_scores(double cache_bytes) {
 }
 
 PointValues PointCosts::points(Side side) const {
-  if (undirected_) return undirected_->points(side);
+  return undirected_ ? undirected_->features(side) : features(side);
+}
+
+PointValues PointCosts::features(Side side) const {
   Cloud const& cloud = *clouds_[side_index(side)];
   Operand const& operand = cloud.operand;
   return {{const_cast<void*>(operand.points), operand.stride, operand.scalar},

@@ -35,7 +35,7 @@ __device__ __forceinline__ void read_scaled_costs(RegularizedMatrix const& matri
     double to[kCount];
 #pragma unroll
     for (int c = 0; c < kCount; ++c) to[c] = column + 32 * c < matrix.columns ? y[column + 32 * c] : 0.0;
-    pair.visit([&](auto const& add) {
+    pair.visit([&](auto const& add, auto) {
 #pragma unroll
       for (int c = 0; c < kCount; ++c) add(score[0][c], at, to[c], 0, c);
     });

@@ -118,7 +118,7 @@ enum class Pass {
 
 /// The kernel that computes the scores.
 enum class ScoreKernel {
-  difference,      // float, few coordinates, exact differences on the FMA pipes.
+  difference,      // float, few coordinates, exact differences on the FMA pipes; Euclidean distances too.
   one_product,     // Tensor cores, high x high: 11-bit products.
   three_products,  // Tensor cores, high x high + high x low + low x high: about 22 bits.
   tile,            // float or double, any form; tensor cores for products in double.

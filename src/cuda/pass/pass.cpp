@@ -11,7 +11,7 @@ namespace {
 PassKernel kernel_of(PassChoice const& choice, Operand const& rows) {
   switch (choice.kernel) {
     case ScoreKernel::difference:
-      return difference_kernel(choice.pass, rows.dimension);
+      return difference_kernel(choice.pass, choice.form, rows.dimension);
     case ScoreKernel::tile:
       return tile_kernel(choice.pass, choice.form, rows.scalar, rows.dimension);
     default:

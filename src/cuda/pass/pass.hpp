@@ -31,8 +31,10 @@ struct PassKernel {
 /// bytes.
 inline constexpr int kArgumentBytes = 1024;
 static_assert(sizeof(PassArguments) <= kArgumentBytes);
-/// ScoreKernel::difference.
-PassKernel difference_kernel(Pass pass, int dimension);
+/// The most coordinates of ScoreKernel::difference.
+inline constexpr int kLargestDifferenceDimension = 8;
+/// ScoreKernel::difference, for squared differences and Euclidean distances.
+PassKernel difference_kernel(Pass pass, ScoreForm form, int dimension);
 /// ScoreKernel::tile.
 PassKernel tile_kernel(Pass pass, ScoreForm form, DataType scalar, int dimension);
 /// ScoreKernel::one_product and three_products, for operands of `half_stride` coordinates. A block may have

@@ -1,13 +1,15 @@
 // Sums over the columns for points of few coordinates, on the FMA pipes.
 //
-//   For each row i: (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference),  t_ij = h_j + c |x'_i - y'_j|^2,
-//   c = -s log2(e) / eps, over the block's part of the columns. Differences are exact to rounding, so near points lose
-//   nothing to cancellation. Pass::product takes given references, and beta_j v_j in place of beta_j.
+//   For each row i: (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference),  t_ij = h_j + c |x'_i - y'_j|^2 or
+//   h_j + c |x'_i - y'_j| (kForm), c = -s log2(e) / eps, over the block's part of the columns. Differences are exact to
+//   rounding, so near points lose nothing to cancellation. Pass::product takes given references, and beta_j v_j in
+//   place of beta_j.
 //
 // Tiling: a thread owns kRowsPerThread rows, in registers; a block of 128 threads walks over tiles of 64 columns in
 //   shared memory (two buffers), which all its threads read at the same address.
 //
-// Per pair: d FADD, d FFMA, then FFMA, FADD, MUFU, FFMA. Device memory: the two clouds once; everything else is L2.
+// Per pair: d FADD, d FFMA, then FFMA, FADD, MUFU, FFMA; a distance takes a second MUFU. Device memory: the two clouds
+// once; everything else is L2.
 //
 // Numerics: sums of one tile in float, then compensated. Pass::softmin takes no maximum: if the sum of a group of
 //   columns shows that a reference is too low, the reference moves and the group is summed again. kEmptyLogit columns
@@ -49,7 +51,7 @@ __device__ __forceinline__ void load_point(float (&point)[kStride], float const*
 }
 
 /// Grid arguments.work.grid.
-template <int kDimension, Pass kPass, class Source>
+template <int kDimension, ScoreForm kForm, Pass kPass, class Source>
 __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, DifferencePolicy<kDimension>::kBlocks)
     pass_difference(Source const source) {
   using Policy = DifferencePolicy<kDimension>;
@@ -120,7 +122,8 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
               float const difference = x[r][k] - y[k];
               square = fmaf(difference, difference, square);
             }
-            visit(r, fmaf(factor, square, logit.x), logit.y);
+            float const score = kForm == ScoreForm::distances ? fast_sqrt(square) : square;
+            visit(r, fmaf(factor, score, logit.x), logit.y);
           }
         }
       };

@@ -73,19 +73,26 @@ std::vector<PlanOperator::HostColumn> PlanOperator::concentrated(Side side, Stri
   return result;
 }
 
-/// out = P v, shares of it or, with L and R, (P o L R^T) v where v_j has the factor max_k |R_jk|, for a concentrated v.
-void PlanOperator::multiply_concentrated(Side side, Scaling scaling, std::vector<double> const& v, StridedView const* l,
-                                         StridedView const* r, int inner, StridedView const& out) {
+/// P v = P' s for the signs s of v and a plan P' whose potentials have eps log |v| beside this plan's. With R, v_j has
+/// the factor max_k |R_jk|, and s_j is divided by it.
+PlanOperator::Scaled PlanOperator::scaled(Side side, std::vector<double> const& v, StridedView const* r,
+                                          int inner) const {
   SharedRuntime const& runtime = problem_.runtime;
   cudaStream_t const stream = runtime->stream();
   Side const far = opposite(side);
-  int const points = problem_.size(far), rows = problem_.size(side);
+  int const points = problem_.size(far);
   std::vector<double> weight = problem_.weights[side_index(far)]->host(), sign(v.size()), change(v.size());
   for (std::size_t j = 0; j < v.size(); ++j) {
     if (v[j] == 0) weight[j] = 0;
     if (weight[j] == 0) continue;
     sign[j] = std::copysign(1.0, v[j]);
     change[j] = eps_ * std::log(std::abs(v[j]));
+  }
+  if (r) {
+    DeviceVector factors(runtime, points, inner);
+    load_vector(*r, factors.size(), inner, nullptr, factors.data(), stream);
+    std::vector<double> const on_host = download(*runtime, factors.data(), factors.size());
+    for (std::size_t j = 0; j < sign.size(); ++j) sign[j] = sign[j] == 0 ? 0 : sign[j] / largest_of(on_host, j, inner);
   }
   DeviceVector signs(runtime, points), changes(runtime, points);
   vectors_.read(MatrixView(sign.data(), points, 1), signs);
@@ -100,25 +107,26 @@ void PlanOperator::multiply_concentrated(Side side, Scaling scaling, std::vector
     vectors_.copy(from, copy);
     if (each == far) vectors_.combine({{1, &copy}, {1, &changes}}, copy);
   }
-  PlanOperator scaled(std::move(problem), potentials, eps_, 0, 0, stream);
-  if (r) {
-    DeviceVector factors(runtime, points, inner);
-    load_vector(*r, factors.size(), inner, nullptr, factors.data(), stream);
-    std::vector<double> const on_host = download(*runtime, factors.data(), factors.size());
-    for (std::size_t j = 0; j < sign.size(); ++j) sign[j] = sign[j] == 0 ? 0 : sign[j] / largest_of(on_host, j, inner);
-    vectors_.read(MatrixView(sign.data(), points, 1), signs);
-    return scaled.multiply_hadamard(side, *l, *r, inner, signs.strided(), 1, out);
-  }
-  if (scaling == Scaling::plan) return scaled.multiply_columns(side, scaling, signs.strided(), 1, nullptr, out, false);
+  return {std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, 0, stream), std::move(signs)};
+}
+
+/// out = P v, shares of it or, with L and R, (P o L R^T) v where v_j has the factor max_k |R_jk|, for a concentrated v.
+void PlanOperator::multiply_concentrated(Side side, Scaling scaling, std::vector<double> const& v, StridedView const* l,
+                                         StridedView const* r, int inner, StridedView const& out) {
+  SharedRuntime const& runtime = problem_.runtime;
+  int const rows = problem_.size(side);
+  auto const [plan, signs] = scaled(side, v, r, inner);
+  if (r) return plan->multiply_hadamard(side, *l, *r, inner, signs.strided(), 1, out);
+  if (scaling == Scaling::plan) return plan->multiply_columns(side, scaling, signs.strided(), 1, nullptr, out, false);
   DeviceVector mean(runtime, rows);
-  scaled.multiply_columns(side, scaling, signs.strided(), 1, nullptr, mean.strided(), false);
+  plan->multiply_columns(side, scaling, signs.strided(), 1, nullptr, mean.strided(), false);
   std::vector<double> values = download(*runtime, mean.data(), rows);
   std::vector<double> const before = download(*runtime, frozen(side).transform.plus.data(), rows),
-                            after = download(*runtime, scaled.frozen(side).transform.plus.data(), rows);
+                            after = download(*runtime, plan->frozen(side).transform.plus.data(), rows);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::isinf(after[i]) ? 0 : values[i] * std::exp((before[i] - after[i]) / eps_);
   vectors_.read(MatrixView(values.data(), rows, 1), mean);
-  store_vector(out, rows, 1, mean.data(), nullptr, stream);
+  store_vector(out, rows, 1, mean.data(), nullptr, runtime->stream());
 }
 
 }  // namespace monge::cuda

@@ -202,22 +202,6 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
   output.finish();
 }
 
-void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
-  DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(opposite(side));
-  Output output(problem_.runtime, out);
-  multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view(), keeps_entries(side));
-  output.finish();
-}
-
-void PlanOperator::multiply_points(Side side, Vector& out) {
-  DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(opposite(side));
-  DeviceVector& result = on_device(out);
-  multiply_columns(side, Scaling::plan, points.points, points.dimension, nullptr, result.strided(), false);
-  result.typical = 0;
-}
-
 double PlanOperator::label_cost() {
   PointCosts const* const points = problem_.costs->of_points();
   if (!points) return 0;
@@ -235,25 +219,6 @@ double PlanOperator::label_cost() {
   DeviceArray<double> const shift = uploaded(problem_.runtime, less_centre);
   load_vector(rows.points, labels.size(), width, shift.data(), labels.data(), stream);
   return problem_.costs->factor() * vectors_.dot(labels, sums);
-}
-
-void PlanOperator::coordinates(Side side, Vector& out) const {
-  DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(side);
-  DeviceVector& result = on_device(out);
-  load_vector(points.points, result.size(), points.dimension, nullptr, result.data(), problem_.runtime->stream());
-  result.typical = 0;
-}
-
-void PlanOperator::slopes(Side side, Vector& out) const {
-  DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(side);
-  auto const [product, curvature] = of_points().point_form();
-  DeviceVector& result = on_device(out);
-  cuda::slopes({points.points, result.size(), points.dimension, points.centre,
-                of_points().points(opposite(side)).centre, curvature, product, result.data()},
-               problem_.runtime->stream());
-  result.typical = 0;
 }
 
 void PlanOperator::weight_terms(Side side, double penalty, WeightTerms const& out) {
@@ -321,8 +286,8 @@ void PlanOperator::multiply_hadamard(Side side, MatrixView l, MatrixView r, Matr
   output.finish();
 }
 
-void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner,
-                                     StridedView const& v, int width, StridedView const& out) {
+PlanOperator::HadamardFactors PlanOperator::hadamard_factors(Side side, StridedView const& l, StridedView const& r,
+                                                             int inner) {
   Side const other = opposite(side);
   HadamardFactors factors;
   factors.left = pack_rows(l, problem_.size(side), problem_.costs->padded_size(side), inner, workspace().left,
@@ -335,6 +300,12 @@ void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedVie
     factors.left_divisor = workspace().left_divisor.data();
     factors.right_divisor = workspace().right_divisor.data();
   }
+  return factors;
+}
+
+void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner,
+                                     StridedView const& v, int width, StridedView const& out) {
+  HadamardFactors const factors = hadamard_factors(side, l, r, inner);
   std::vector<HostColumn> const columns = concentrated(side, v, width, &r, inner, reach(true));
   if (std::ssize(columns) < width) multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
   for (auto const& [p, values] : columns)
@@ -484,6 +455,15 @@ StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedV
 void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                                  StridedView const& out, bool keep, HadamardFactors const* hadamard) {
   PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
+  int const columns = problem_.costs->padded_size(opposite(side));
+  sum_entries(side, scaling, width, origin, out, keep, hadamard, [&](int, int rows, Entries const& entries) {
+    return multiply_entries(entry_operand(rows, entries.high, entries.low, columns), values);
+  });
+}
+
+/// The same for the sums of some rows of entries, `sums_of(first row, rows, entries)`, as arguments of store_values().
+void PlanOperator::sum_entries(Side side, Scaling scaling, int width, double const* origin, StridedView const& out,
+                               bool keep, HadamardFactors const* hadamard, EntrySums const& sums_of) {
   EntryStore& store = entry_store(side, keep);
   int const columns = problem_.costs->padded_size(opposite(side));
   RankShare const share = problem_.costs->rows_of_rank(side);
@@ -502,7 +482,7 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
     int const rows = std::min(store.rows, end - first);
     if (!store.complete) write_entries(side, first, rows, store);
     if (hadamard) weight_entries(*hadamard, first, rows, entries);
-    StoreValuesArguments result = multiply_entries(entry_operand(rows, entries.high, entries.low, columns), values);
+    StoreValuesArguments result = sums_of(first, rows, entries);
     result.rows = std::min(rows, problem_.size(side) - first);
     result.entry_sum = store.sums.data();
     result.row_factor = scaling == Scaling::plan ? frozen(side).marginal.data() + first : nullptr;
@@ -532,37 +512,6 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {
   auto plan = std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, 0, problem_.runtime->stream());
   for (Side const side : kSides) plan->known_mean_over_least_[side_index(side)] = mean_over_least(side);
   return plan;
-}
-
-std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {
-  SharedRuntime const& runtime = problem_.runtime;
-  DeviceGuard const guard(runtime->index());
-  Side const other = opposite(side);
-  Problem problem = problem_;
-  problem.is_self = false;
-  problem.costs = of_points().at(side, points);
-  problem.weights[side_index(side)] =
-      std::make_shared<Weights>(runtime, std::vector<double>(to_size(points.rows()), 1.0), runtime->stream());
-
-  // The new plan keeps no entries: a second product at the same points is rare. The user's potential of the kept side
-  // is unchanged; the internal one changes with the shift.
-  Potentials potentials;
-  potentials[side_index(side)] = DeviceVector(runtime, points.rows());
-  load_vector({}, static_cast<int>(points.rows()), 1, problem.costs->shift(side), potentials[side_index(side)].data(),
-              runtime->stream());
-  potentials[side_index(side)].typical = -problem.costs->mean_shift(side);
-  DeviceVector& kept = potentials[side_index(other)];
-  DeviceVector const& before = potentials_[side_index(other)];
-  kept = DeviceVector(runtime, before.size());
-  combine({before.size(),
-           3,
-           {{1, before.data(), nullptr},
-            {1, problem_.costs->shift(other), nullptr},
-            {-1, problem.costs->shift(other), nullptr}},
-           kept.data()},
-          runtime->stream());
-  kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
-  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, 0, runtime->stream());
 }
 
 }  // namespace monge::cuda

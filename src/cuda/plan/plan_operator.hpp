@@ -5,6 +5,7 @@
 // memory, as many rows at a time as fit, and multiply them there. If `cache_bytes` allows, the entries of all rows stay
 // for the next product.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -45,7 +46,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   PointForm point_form() const override { return of_points().point_form(); }
   void coordinates(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
-  void cost_gradients(Side, Vector const*, Vector const*, Vector&) override { point_form(); }  // Throws.
+  void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
   void all(Side side, MutableMatrixView out) override;
@@ -120,6 +121,12 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   };
   std::vector<HostColumn> concentrated(Side side, StridedView const& v, int width, StridedView const* r, int inner,
                                        double reach);
+  /// The plan whose products with `signs` are those of this plan with a concentrated vector.
+  struct Scaled {
+    std::unique_ptr<PlanOperator> plan;
+    DeviceVector signs;
+  };
+  Scaled scaled(Side side, std::vector<double> const& v, StridedView const* r, int inner) const;
   void multiply_concentrated(Side side, Scaling scaling, std::vector<double> const& v, StridedView const* l,
                              StridedView const* r, int inner, StridedView const& out);
   void multiply_any(Side side, Scaling scaling, StridedView const& v, int width, StridedView const& out, double reach);
@@ -128,6 +135,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
                         StridedView const& out, bool keep);
   void multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner, StridedView const& v,
                          int width, StridedView const& out);
+  HadamardFactors hadamard_factors(Side side, StridedView const& l, StridedView const& r, int inner);
   PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
   Operand entry_operand(int rows, void const* high, void const* low, int columns) const;
   void write_entries(Side side, int first, int rows, EntryStore& store);
@@ -135,6 +143,12 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                      StridedView const& out, bool keep, HadamardFactors const* hadamard);
+  using EntrySums = std::function<StoreValuesArguments(int first, int rows, Entries const& entries)>;
+  void sum_entries(Side side, Scaling scaling, int width, double const* origin, StridedView const& out, bool keep,
+                   HadamardFactors const* hadamard, EntrySums const& sums_of);
+  void distance_gradients(Side side, StridedView const* l, StridedView const* r, int inner, StridedView const& v,
+                          StridedView const& out);
+  void cosine_gradients(Side side, Vector const* l, Vector const* r, DeviceVector& out);
   /// Calls visit(rows) for all rows of `side`, as many at a time as fit, with `scratch_bytes` for each beside them.
   template <class Visit>
   void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);
