@@ -21,6 +21,7 @@
 #include "cuda/geometry/point_costs.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/launch/generation.hpp"
+#include "cuda/launch/pass_times.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/regularized/quadratic_operator.hpp"
 #include "cuda/regularized/splitting_operator.hpp"
@@ -70,14 +71,9 @@ class CudaBackend final : public Backend {
 
   Ranks* ranks() const override { return ranks_.get(); }
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
-  /// Times on an H200, from microseconds for a launch of each half-step and for a million pairs.
   PassTimes pass_times(Geometry const& geometry, double) const override {
     auto const [rows, columns, dimension] = shape_of(geometry);
-    double const millions = 1e-6 * static_cast<double>(rows) * static_cast<double>(columns);
-    double const d = static_cast<double>(dimension);
-    double const in_float32 = 18 + millions * std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
-    double const in_float64 = 20 + millions * std::max(4.7, 0.12 * d);
-    return {.float64 = in_float64 / in_float32, .newton = (200 + in_float64) / in_float32, .check = 60 / in_float32};
+    return cuda::pass_times(rows, columns, dimension, {runtime_->multiprocessors(), runtime_->float64_ratio()});
   }
 
   MemoryCount& memory() const override { return runtime_->memory(); }

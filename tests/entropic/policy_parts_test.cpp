@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "cuda/launch/pass_times.hpp"
 #include "entropic/policy/eps_ladder.hpp"
 #include "entropic/policy/error_trend.hpp"
 #include "entropic/policy/newton_choice.hpp"
@@ -106,6 +107,22 @@ TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {
     trend.add(2, outcome(rate, rate));
     EXPECT_EQ(choice.pays(trend, 1e-6, Precision::float32), rate > 0.9);
   }
+}
+
+// 10,000 points of 3 coordinates: a pass of Newton's method takes 5 float32 sweeps on an H200, and 120 on a graphics
+// card with 1/64 of its float32 rate in float64.
+TEST(NewtonChoiceTest, follows_from_the_rates_of_the_device) {
+  constexpr std::int64_t kN = 10000;
+  PassTimes const data_center = cuda::pass_times(kN, kN, 3, {.multiprocessors = 132, .float64_ratio = 2}),
+                  graphics = cuda::pass_times(kN, kN, 3, {.multiprocessors = 128, .float64_ratio = 64});
+  EXPECT_NEAR(data_center.float64, (20 + 470) / (18 + 110.), 1e-12);
+  EXPECT_GT(graphics.float64, 25 * data_center.float64);
+  SolveOptions const options{.eps = 1};
+  ErrorTrend trend;  // 500 more sweeps: Newton's method takes as long as 81 on the one, 1795 on the other.
+  for (int k = 1; k <= 200; ++k) trend.add(k, outcome(std::pow(0.98, k), std::pow(0.98, k), 1.5));
+  double const wanted = std::pow(0.98, 700);
+  EXPECT_TRUE(NewtonChoice(options, data_center).pays(trend, wanted, Precision::float32));
+  EXPECT_FALSE(NewtonChoice(options, graphics).pays(trend, wanted, Precision::float32));
 }
 
 Evaluation certificate_of(double row_error, double column_error) {

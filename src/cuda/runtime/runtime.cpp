@@ -40,6 +40,7 @@ Runtime::Runtime(CudaOptions const& options, std::shared_ptr<Ranks> ranks)
   MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, index_));
   name_ = properties.name;
   multiprocessors_ = properties.multiProcessorCount;
+  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&float64_ratio_, cudaDevAttrSingleToDoublePrecisionPerfRatio, index_));
   capability_ = 10 * properties.major + properties.minor;
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
   // The default stream may still be writing inputs in device memory: even cudaMemcpy may return before its last bytes

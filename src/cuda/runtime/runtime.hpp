@@ -119,6 +119,8 @@ class Runtime {
   int index() const { return index_; }
   std::string const& name() const { return name_; }
   int multiprocessors() const { return multiprocessors_; }
+  /// Operations in float32 in the time of one in float64.
+  int float64_ratio() const { return float64_ratio_; }
   std::string instruction_set() const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
   /// The stream of this thread: that of its lane, if it has one.
@@ -188,6 +190,7 @@ class Runtime {
 
   int index_;
   int multiprocessors_ = 0;
+  int float64_ratio_ = 2;
   int capability_ = 0;
   std::int64_t memory_bytes_ = 0;
   std::string name_;

@@ -1,0 +1,27 @@
+// Times of passes on a CUDA device, by its rates. Without CUDA headers: the choices of any device can be tested
+// anywhere.
+#pragma once
+#include <algorithm>
+
+#include "seam/backend.hpp"
+
+namespace monge::cuda {
+
+struct DeviceRates {
+  int multiprocessors = 132;
+  int float64_ratio = 2;  // Float32 operations in the time of one in float64: 2 on an H200, 64 on most graphics cards.
+};
+
+/// From microseconds on an H200 for a launch of each half-step and for a million pairs. dimension: 0 for a matrix.
+inline PassTimes pass_times(std::int64_t rows, std::int64_t columns, std::int64_t dimension,
+                            DeviceRates const& device) {
+  constexpr DeviceRates kH200;
+  double const millions =
+      1e-6 * static_cast<double>(rows) * static_cast<double>(columns) * kH200.multiprocessors / device.multiprocessors;
+  double const d = static_cast<double>(dimension), slower = device.float64_ratio / double{kH200.float64_ratio};
+  double const in_float32 = 18 + millions * std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
+  double const in_float64 = 20 + millions * slower * std::max(4.7, 0.12 * d);
+  return {.float64 = in_float64 / in_float32, .newton = (200 + in_float64) / in_float32, .check = 60 / in_float32};
+}
+
+}  // namespace monge::cuda
