@@ -273,6 +273,28 @@ def test_derivatives(clouds):
     torch.testing.assert_close(gradient.cpu(), expected, rtol=1e-3, atol=1e-6)
 
 
+# The entries of a plan pass in blocks of 256 MiB, and have as much beside them.
+def test_the_loss_of_distances_has_no_matrix():
+    n = 20000
+    x, y = (torch.randn(n, 3, device="cuda", generator=torch.Generator("cuda").manual_seed(k)) for k in (1, 2))
+    x.requires_grad_()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    monge.torch.SamplesLoss(p=1, blur=0.5)(x, y).backward()
+    assert torch.cuda.max_memory_allocated() - before < 0.5 * 4 * n * n
+    assert x.grad.norm(dim=1).max() <= 3 / n  # Two slopes of a distance, each of length 1, and rounding.
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_losses_of_either_power_on_either_device(clouds, p):
+    found = []
+    for device in ("cuda", "cpu"):
+        x, y = (torch.tensor(v, device=device, requires_grad=True) for v in clouds)
+        found.append([v.cpu() for v in torch.autograd.grad(monge.torch.SamplesLoss(p=p, blur=0.5)(x, y), (x, y))])
+    for own, expected in zip(*found):
+        torch.testing.assert_close(own, expected, rtol=0, atol=2e-3 * expected.abs().max().item())
+
+
 @pytest.mark.parametrize("metric", ["sqeuclidean", "cosine", "euclidean", "cityblock"])
 @pytest.mark.parametrize("name", ["value", "value_linear", "plan", "potentials"])
 def test_derivatives_of_results(clouds, name, metric):
