@@ -72,8 +72,7 @@ class CudaBackend final : public Backend {
   Ranks* ranks() const override { return ranks_.get(); }
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
   PassTimes pass_times(Geometry const& geometry, double) const override {
-    auto const [rows, columns, dimension] = shape_of(geometry);
-    return cuda::pass_times(rows, columns, dimension, {runtime_->multiprocessors(), runtime_->float64_ratio()});
+    return cuda::pass_times(geometry, {runtime_->multiprocessors(), runtime_->float64_ratio()});
   }
 
   MemoryCount& memory() const override { return runtime_->memory(); }

@@ -112,9 +112,10 @@ TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {
 // 10,000 points of 3 coordinates: a pass of Newton's method takes 5 float32 sweeps on an H200, and 120 on a graphics
 // card with 1/64 of its float32 rate in float64.
 TEST(NewtonChoiceTest, follows_from_the_rates_of_the_device) {
-  constexpr std::int64_t kN = 10000;
-  PassTimes const data_center = cuda::pass_times(kN, kN, 3, {.multiprocessors = 132, .float64_ratio = 2}),
-                  graphics = cuda::pass_times(kN, kN, 3, {.multiprocessors = 128, .float64_ratio = 64});
+  MatrixView const points(static_cast<double const*>(nullptr), 10000, 3);
+  PointCloud const clouds{points, points};
+  PassTimes const data_center = cuda::pass_times(clouds, {.multiprocessors = 132, .float64_ratio = 2}),
+                  graphics = cuda::pass_times(clouds, {.multiprocessors = 128, .float64_ratio = 64});
   EXPECT_NEAR(data_center.float64, (20 + 470) / (18 + 110.), 1e-12);
   EXPECT_GT(graphics.float64, 25 * data_center.float64);
   SolveOptions const options{.eps = 1};

@@ -3,6 +3,8 @@
 #pragma once
 #include <algorithm>
 
+#include "geometry/point_cost.hpp"
+#include "geometry/validation.hpp"
 #include "seam/backend.hpp"
 
 namespace monge::cuda {
@@ -12,15 +14,18 @@ struct DeviceRates {
   int float64_ratio = 2;  // Float32 operations in the time of one in float64: 2 on an H200, 64 on most graphics cards.
 };
 
-/// From microseconds on an H200 for a launch of each half-step and for a million pairs. dimension: 0 for a matrix.
-inline PassTimes pass_times(std::int64_t rows, std::int64_t columns, std::int64_t dimension,
-                            DeviceRates const& device) {
+/// From microseconds on an H200 for a launch of each half-step and for a million pairs.
+inline PassTimes pass_times(Geometry const& geometry, DeviceRates const& device) {
+  auto const [rows, columns, dimension] = shape_of(geometry);  // A matrix has dimension 0.
+  auto const* const clouds = std::get_if<PointCloud>(&geometry);
+  bool const is_distance = clouds != nullptr && !has_products(clouds->cost_function);
   constexpr DeviceRates kH200;
   double const millions =
       1e-6 * static_cast<double>(rows) * static_cast<double>(columns) * kH200.multiprocessors / device.multiprocessors;
   double const d = static_cast<double>(dimension), slower = device.float64_ratio / double{kH200.float64_ratio};
-  double const in_float32 = 18 + millions * std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
-  double const in_float64 = 20 + millions * slower * std::max(4.7, 0.12 * d);
+  double const of_million = is_distance && d > 8 ? 1.5 + 0.1 * d : std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
+  double const in_float32 = 18 + millions * of_million;
+  double const in_float64 = 20 + millions * slower * std::max(4.7, (is_distance ? 0.24 : 0.12) * d);
   return {.float64 = in_float64 / in_float32, .newton = (200 + in_float64) / in_float32, .check = 60 / in_float32};
 }
 
