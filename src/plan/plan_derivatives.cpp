@@ -12,10 +12,13 @@
 namespace monge {
 namespace {
 
-/// A power of two near the root mean square of numbers with this sum of squares; 1 for zeros.
-double unit_of(double squares, std::int64_t count) {
-  double const size = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1)));
+/// A power of two near `size`; 1 for 0 and infinity.
+double power_near(double size) {
   return size > 0 && std::isfinite(size) ? std::exp2(std::round(std::log2(size))) : 1.0;
+}
+/// The same near the root mean square of numbers with this sum of squares.
+double unit_of(double squares, std::int64_t count) {
+  return power_near(std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1))));
 }
 
 }  // namespace
@@ -194,6 +197,18 @@ std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, 
   return total;
 }
 
+/// A power of two near the root mean square of a vector. Where points of little mass have far larger numbers than the
+/// others, near the mean size by mass: these numbers stand beside those of the other side, which would have no digits.
+double PlanDerivatives::unit(Side side, Vector const& vector) {
+  double const size = std::sqrt(vectors_.dot(vector, vector) / static_cast<double>(vector.rows() * vector.width()));
+  std::unique_ptr<Vector> const weighted = vectors_.make(side, vector.width());
+  combine({{1, &vector, &plan_.marginal(side)}}, *weighted);
+  double const mass = vectors_.dot(plan_.marginal(side), support(side)) * static_cast<double>(vector.width());
+  double const by_mass = vectors_.norms(*weighted).l1 / mass;
+  constexpr double kFarLarger = 0x1p20;  // Two fp16 numbers are off by 2^-40.
+  return power_near(size <= kFarLarger * by_mass ? size : by_mass);
+}
+
 /// (df_i + dg_j) / factor + t_ij = <left_i, right_j>, t the sum of the tilts. The inner width is 2 plus the widths of
 /// the tilts. All columns of the right factor are scaled to the size of the points, so that none is lost in another's
 /// rounding.
@@ -205,16 +220,13 @@ PlanDerivatives::Factors PlanDerivatives::tilted_entries(Side side, Response con
   std::int64_t width = 2;
   for (Tilt const& tilt : tilts) width += tilt.left->width();
   Factors factors{vectors_.make(side, width), vectors_.make(far, width)};
-  auto const unit = [&](Vector const& vector, std::int64_t count) {
-    return unit_of(vectors_.dot(vector, vector), count);
-  };
   double& size = kept(far).size_of_points;
-  if (size == 0) size = unit(points(far), dimension_ * plan_.size(far));
-  double const ratio = unit(*response.change[far], plan_.size(far)) / std::abs(factor) / size;
+  if (size == 0) size = unit_of(vectors_.dot(points(far), points(far)), dimension_ * plan_.size(far));
+  double const ratio = unit(far, *response.change[far]) / std::abs(factor) / size;
   std::vector<Term> of_left{{1 / size, shift.get()}, {ratio, &support(side)}};
   std::vector<Term> of_right{{size, &support(far)}, {1 / (factor * ratio), response.change[far]}};
   for (Tilt const& tilt : tilts) {
-    double const scale = unit(*tilt.right, tilt.right->width() * plan_.size(far)) / size;
+    double const scale = unit(far, *tilt.right) / size;
     of_left.push_back({tilt.factor * scale, tilt.left});
     of_right.push_back({1 / scale, tilt.right});
   }

@@ -83,6 +83,7 @@ class PlanDerivatives {
   struct Factors {
     std::unique_ptr<Vector> left, right;
   };
+  double unit(Side side, Vector const& vector);
   Factors tilted_entries(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
   std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
   void tilted_gradient(Side side, Vector const& total, Response const& response, std::span<Tilt const> tilts,

@@ -302,6 +302,49 @@ TEST_P(DerivativesTest, of_products_equal_the_oracle) {
 }
 
 // FlashSinkhorn, Table 13: normal points, weights from the simplex; no damping, a system solved to 1e-7.
+// <u, P v> with u = 1 / r at a point of little mass is the average of v there. Its derivatives tend to a limit with the
+// mass of the point, which they miss by about that mass: 1e-9 of it is the reference.
+TEST_P(DerivativesTest, of_averages_of_points_of_little_mass_tend_to_a_limit) {
+  constexpr std::int64_t kN = 14, kM = 11, kD = 2, kAt = 2;
+  for (bool const balanced : {true, false}) {
+    std::vector<double> expected[4];
+    for (double const least : {1e-9, 1e-20, 1e-40, 1e-100, 1e-200, 1e-290}) {
+      SCOPED_TRACE(testing::Message() << "least " << least << ", balanced " << balanced);
+      Problem problem = make_problem({kN, kM, kD, Weights::uniform, Place::origin, 0.2});
+      problem.a[kAt] *= least;
+      double const ratio = std::accumulate(problem.a.begin(), problem.a.end(), 0.0) /
+                           std::accumulate(problem.b.begin(), problem.b.end(), 0.0);
+      for (double& weight : problem.b) weight *= ratio;
+      double const eps = 0.2 * Magnitudes(problem).spread();
+      Plan const plan =
+          solve(problem, eps, is_float64() ? 1e-12 : 1e-6, 20000, balanced ? Penalties{} : Penalties{2 * eps, 5 * eps});
+      std::vector<double> r(kN), c(kM), u(kN), v(kM);
+      plan.marginals(r, c);
+      u[kAt] = 1 / r[kAt];
+      for (std::size_t j = 0; j < v.size(); ++j) v[j] = static_cast<double>(j % 3);
+      Gradients found(plan, kD);
+      LinearReport const report =
+          plan.product_gradients({u.data(), kN, 1}, {v.data(), kM, 1},
+                                 {.x = {found.x.data(), kN, kD}, .y = {found.y.data(), kM, kD}, .b = found.b},
+                                 {.tolerance = is_float64() ? 1e-9 : 1e-5});
+      EXPECT_EQ(report.status, LinearStatus::converged);
+      // One constant may move from the potentials of one side to those of the other: derivatives by weights are up to
+      // it.
+      double const mean = std::accumulate(found.b.begin(), found.b.end(), 0.0) / kM;
+      for (double& by : found.b) by -= mean;
+      std::vector<double> const parts[] = {
+          found.y, found.b, {found.x.begin() + kAt * kD, found.x.begin() + (kAt + 1) * kD}};
+      for (std::size_t k = 0; k < std::size(parts); ++k) {
+        if (expected[k].empty()) expected[k] = parts[k];
+        EXPECT_LE(distance(parts[k], expected[k]), (is_float64()                     ? 1e-7
+                                                    : precision() == Precision::tf32 ? 2e-2
+                                                                                     : 2e-4) *
+                                                       norm(expected[k]));
+      }
+    }
+  }
+}
+
 TEST_P(DerivativesTest, hessian_products_are_as_good_as_the_arithmetic) {
   constexpr std::int64_t kSize = 512, kDimension = 4;
   Random random(13);
