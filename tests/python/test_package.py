@@ -46,6 +46,22 @@ def test_importing_brings_no_framework_along():
     assert min(times) < 0.5  # 0.1 to 0.25 s on two busy cores; PyTorch alone takes over 1 s.
 
 
+@pytest.mark.parametrize("address", [None, "https://example.org/monge"])
+def test_links_of_the_page_of_pypi_lead_somewhere(address):
+    root = Path(__file__).parents[2]
+    spec = importlib.util.spec_from_file_location("pypi_page", root / "python/pypi_page.py")
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    project = {"version": "1.2.3"} | ({"urls": {"Repository": address}} if address else {})
+    text = page.dynamic_metadata({}, project)["readme"]["text"]
+    places = re.findall(r"\]\(([^()\s]+)\)", text)
+    assert "<a" not in text and "<img" not in text and "the three" in text
+    assert bool(places) == bool(address)
+    for place in places:
+        path = place.removeprefix(f"{address}/blob/v1.2.3/").removesuffix("?raw=true")
+        assert path != place and (root / path).exists()
+
+
 def test_all_names_without_scikit_learn():
     code = "import sys; sys.modules['sklearn'] = None; from monge import *; print('OTTransport' in dir(), solve.__name__)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
