@@ -472,15 +472,18 @@ def solve_batch(
         reg: eps > 0 of all problems, in units of M, or "auto" for 5 % of the mean cost of each. Left out, None or 0:
             plans are exact, solved one after the other.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
-        reg_type: "entropy" (the default, as in POT), "KL" or "L2". `solve` has "KL": with `unbalanced` the plans differ.
+        reg_type: "entropy" (the default), "KL" or "L2". The defaults here and in :func:`solve` are POT's, so that
+            values agree with POT's. Without `unbalanced` both entropies have one plan. With it the plans differ: "KL"
+            has that of :func:`solve`.
         potentials_init: A warm start: a list of (f, g), one for each problem, or a pair of stacks or lists, as
             `potentials` of a result.
 
     All else as for :func:`solve`, the same for all problems.
 
-    Each problem stops by itself and has its own report. Its plan has the same bits as that of :func:`solve`. On CUDA
-    all problems that use the same kernel share the launches of a sweep; steps of the methods "newton" and "splr" are
-    taken one problem after the other. Those with reg_type "L2" are solved as by :func:`solve_regularized_batch`.
+    Each problem stops by itself and has its own report. With the same `reg_type` its plan has the same bits as that of
+    :func:`solve`. On CUDA all problems that use the same kernel share the launches of a sweep; steps of the methods
+    "newton" and "splr" are taken one problem after the other. Those with reg_type "L2" are solved as by
+    :func:`solve_regularized_batch`.
 
     Errors are those of :func:`solve`. A message begins with the number of its problem: "problem 3: a: ...".
 
@@ -527,7 +530,9 @@ def solve_sample_batch(
         reg: eps > 0 of all problems, in units of the cost, "auto" or left out, as for :func:`solve_batch`.
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
-        reg_type: "entropy" (the default, as in POT), "KL" or "L2". `solve` has "KL": with `unbalanced` the plans differ.
+        reg_type: "entropy" (the default), "KL" or "L2". The defaults here and in :func:`solve_sample` are POT's, so that
+            values agree with POT's. Without `unbalanced` both entropies have one plan. With it the plans differ: "KL"
+            has that of :func:`solve_sample`.
         metric: That of all problems, as for :func:`solve_sample`, or "kl", KL(y_j | x_i), whose costs are stored,
             without labels.
         potentials_init: As for :func:`solve_batch`.
