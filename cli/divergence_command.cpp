@@ -58,9 +58,9 @@ void print_summary(DivergenceRun const& run, Divergence const& divergence, Devic
                                   name(report.status), passes_text(report), report.marginal_error));
     if (report.status != Status::converged) print_line("", report.message);
   }
-  print_line("divergence", value_text(divergence.value) +
-                               (std::isnan(divergence.gap) ? std::string()
-                                                           : fmt::format(" (gaps {:.3g})", std::abs(divergence.gap))));
+  print_line("divergence",
+             value_text(divergence.value) +
+                 (std::isnan(divergence.gap) ? std::string() : fmt::format(" (gaps {:.3g})", divergence.gap)));
   print_line("seconds", fmt::format("{:.3f} (solve {:.3f}, gradients {:.3f})",
                                     run.read_seconds + run.solve_seconds + run.gradient_seconds, run.solve_seconds,
                                     run.gradient_seconds));

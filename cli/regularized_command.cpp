@@ -210,8 +210,8 @@ void print_summary(RegularizedRun const& run, RegularizedOptions const& options,
   print_line("transport cost", value_text(report.transport_cost));
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));
-  print_line("gap", fmt::format("{:.3g} (tolerance {:.3g} of the primal of costs from 0 on)", std::abs(report.gap),
-                                options.tolerance));
+  print_line("|gap|", fmt::format("{:.3g} (tolerance {:.3g} of the primal of costs from 0 on)", std::abs(report.gap),
+                                  options.tolerance));
   print_line("entries", fmt::format("{}, {:.3g} a row", report.nonzeros,
                                     static_cast<double>(report.nonzeros) / static_cast<double>(run.n)));
   print_line("seconds", fmt::format("{:.3f} (iterations {:.3f}, evaluation {:.3f}, outputs {:.3f})",

@@ -127,7 +127,7 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("transport cost", value_text(report.transport_cost));
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));
-  print_line("gap",
+  print_line("|gap|",
              reached(Criterion::gap, std::abs(report.gap), std::max(std::abs(report.primal), report.eps * mass)));
   if (run.gradients)
     print_line("gradients", fmt::format("{:.3g} from those at the optimum, relative", run.gradients->distance));

@@ -96,7 +96,7 @@ struct Report {
   /// <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), without the terms of constraints.
   double primal = 0;
   double dual = 0;  ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
-  double gap = 0;   ///< primal - dual.
+  double gap = 0;   ///< primal - dual. To first order, its size is the error of primal: docs/math.md, section 1.
   int ranks = 1;    ///< Processes that shared the work: Context::distributed().
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;

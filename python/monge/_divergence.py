@@ -112,7 +112,7 @@ class DivergenceResult:
         return DivergenceResult, (*self._solves, (self._value, self.gap, self.status))
 
     def __repr__(self) -> str:
-        return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {abs(self.gap):.2e}>"
+        return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {self.gap:.2e}>"
 
 
 def views_of_divergence(

@@ -149,7 +149,8 @@ class PlanResult:
 
     @property
     def gap(self) -> float:
-        """Primal minus dual value."""
+        """Primal minus dual value. Its size is the error of the value, to first order in the marginal error and up to
+        rounding. Of exact transport it is a bound, rounding included."""
         return float(self._report.gap)
 
     @property

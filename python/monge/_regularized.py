@@ -318,7 +318,7 @@ class RegularizedResult(SparsePlanResult):
         report = self._report
         return (
             f"<RegularizedResult {n} x {m}: {report.status} after {report.iterations} iterations of {report.method}, "
-            f"value {report.primal:.6g}, gap {abs(report.gap):.2e}, {report.nonzeros} entries, "
+            f"value {report.primal:.6g}, |gap| {abs(report.gap):.2e}, {report.nonzeros} entries, "
             f"marginal error {report.marginal_error:.2e}>"
         )
 

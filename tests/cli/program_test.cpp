@@ -155,6 +155,7 @@ TEST_F(SolveProgram, TheGapIsPrintedWithoutItsSign) {
   for (std::string const eps : {"0.05", "0.1", "0.2", "0.4", "0.8", "1.6"}) {
     Outcome const outcome = solve({"--eps", eps});
     EXPECT_THAT(outcome.out, Not(HasSubstr(" -"))) << "nothing that is printed for these points is below 0";
+    EXPECT_THAT(outcome.out, HasSubstr("\n|gap|  ")) << "the label says that the sign is left out";
     negative += report()["gap"].get<double>() < 0;
   }
   EXPECT_GT(negative, 0) << "one of these gaps has a sign";

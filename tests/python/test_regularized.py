@@ -789,4 +789,4 @@ def test_the_text_has_no_sign_of_the_gap():
         for _ in range(10)
     ]
     assert min(result.gap for result in results) < 0
-    assert all("gap -" not in repr(result) for result in results)
+    assert all(f"|gap| {abs(result.gap):.2e}," in repr(result) for result in results)
