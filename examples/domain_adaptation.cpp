@@ -133,7 +133,7 @@ int main(int count, char** arguments) {
     table.insert(table.end(), {found.accuracy, found.classes, found.entries, found.distance});
   };
   auto const report_regularized = [&](char const* name, monge::Regularizer const& h, std::string const& file) {
-    report(name, monge::solve_regularized(context, matrix, {}, {}, h, {}), file);
+    report(name, monge::solve_regularized(context, matrix, {}, {}, h), file);
   };
   report_regularized("none", {}, "none");
   report("entropy", monge::solve(context, matrix, {.eps = weight(2, 0.02)}), "entropy");

@@ -31,7 +31,7 @@ struct BatchProblem {
 /// Throws Error as solve() does. A wrong argument of any problem throws before the first sweep. The message begins with
 /// the problem: "problem 3: x: ...".
 MONGE_API std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
-                                        SolveOptions const& options);
+                                        SolveOptions const& options = {});
 
 /// plan_of() of each problem, with the potentials of the problem.
 MONGE_API std::vector<Plan> plans_of(Context const& context, std::span<BatchProblem const> problems,

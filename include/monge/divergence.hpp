@@ -83,18 +83,18 @@ struct DivergenceProblem {
 /// each of the three solves, schedule for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a) and 2 for
 /// OT(b, b). Throws Error as solve() does.
 MONGE_API Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
-                                         SolveOptions const& options);
+                                         SolveOptions const& options = {});
 /// The same from cost matrices. The self terms are solved like any other.
 MONGE_API Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a,
-                                         VectorView b, SolveOptions const& options);
+                                         VectorView b, SolveOptions const& options = {});
 /// The same with a warm start of each of the three solves. f and g of the options must be empty.
 MONGE_API Divergence sinkhorn_divergence(Context const& context, DivergenceProblem const& problem,
-                                         SolveOptions const& options);
+                                         SolveOptions const& options = {});
 /// The same for many problems at once, as solve_batch(): to the same bits. Progress::problem of problem k is 3 k, 3 k +
 /// 1 or 3 k + 2.
 MONGE_API std::vector<Divergence> sinkhorn_divergence_batch(Context const& context,
                                                             std::span<DivergenceProblem const> problems,
-                                                            SolveOptions const& options);
+                                                            SolveOptions const& options = {});
 /// The three plans of given potentials, all six required, as plan_of() makes them. `value` and `gap` are NaN.
 MONGE_API Divergence divergence_of(Context const& context, DivergenceProblem const& problem,
                                    SolveOptions const& options);

@@ -161,8 +161,8 @@ MONGE_API void validate(SolveOptions const& options);
 /// total of the other if that one is given. Throws Error (invalid_argument, unsupported, out_of_memory,
 /// device_failure). A solve that does not converge throws nothing: Report::status says so.
 MONGE_API Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
-                     SolveOptions const& options);
-inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
+                     SolveOptions const& options = {});
+inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options = {}) {
   return solve(context, geometry, {}, {}, options);
 }
 

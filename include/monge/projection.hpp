@@ -202,12 +202,12 @@ MONGE_API ProjectionOptions projection_preset(std::string_view preset);
 /// be unrolled. A CUDA context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes,
 /// options, out overlapping logits; unsupported; device_failure).
 MONGE_API void project(Context const& context, BatchView logits, MutableBatchView out,
-                       ProjectionOptions const& options);
+                       ProjectionOptions const& options = {});
 
 /// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, with out the result of project(). With a dustbin,
 /// d_dustbin_score (B, float32; may be empty) gets the derivative of each matrix's term of the sum by dustbin_score.
 MONGE_API void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
-                                ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
+                                ProjectionOptions const& options = {}, MutableVectorView d_dustbin_score = {});
 
 /// The target sums of project() for logits of rows x columns; with a dustbin there is one more of each. Throws Error as
 /// project() does.
@@ -215,7 +215,7 @@ struct ProjectionMarginals {
   std::vector<float> rows, columns;
 };
 MONGE_API ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
-                                                   ProjectionOptions const& options);
+                                                   ProjectionOptions const& options = {});
 
 /// The three maps of an mHC layer with S streams from one row of mixes per token (mHC, eq. 7 and 8):
 ///   pre  = sigmoid(scale_0 mixes[0:S] + base[0:S]) + pre_epsilon

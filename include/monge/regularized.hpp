@@ -243,7 +243,7 @@ class MONGE_API RegularizedPlan {
 /// Status.
 MONGE_API RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p,
                                             VectorView q, Regularizer const& regularizer,
-                                            RegularizedOptions const& options);
+                                            RegularizedOptions const& options = {});
 
 /// One problem of a batch.
 struct RegularizedProblem {
@@ -262,6 +262,6 @@ struct RegularizedProblem {
 /// before the first iteration. The message begins with the problem: "problem 3: p: ...".
 MONGE_API std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                                std::span<RegularizedProblem const> problems,
-                                                               RegularizedOptions const& options);
+                                                               RegularizedOptions const& options = {});
 
 }  // namespace monge

@@ -20,8 +20,9 @@ namespace monge {
 class MONGE_API Solver {
  public:
   /// Arguments as in solve(). The first solve checks points and costs. Throws Error (invalid_argument).
-  Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
-  Solver(Context const& context, Geometry const& geometry, SolveOptions const& options)
+  Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+         SolveOptions const& options = {});
+  Solver(Context const& context, Geometry const& geometry, SolveOptions const& options = {})
       : Solver(context, geometry, {}, {}, options) {}
   Solver(Solver&&) noexcept;
   Solver& operator=(Solver&&) noexcept;

@@ -2,6 +2,9 @@
 #include <limits>
 #include <numeric>
 #include <stdexcept>
+#include <vector>
+
+#include <monge/monge.hpp>
 
 #include "oracle/backend_test.hpp"
 
@@ -194,6 +197,26 @@ TEST_P(SolverOfPoints, refuses_other_shapes_and_kinds) {
   expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of C");
   expect_refused([&] { solver.solve({.eps = -1}); }, "eps: is -1; must be finite and > 0");
   expect_same_plan(solver.solve(), solve(context(), problem.geometry(), problem.a, problem.b, options()));
+}
+
+TEST(Calls, take_the_default_options_where_none_are_given) {
+  std::vector<double> const x = {0, 0, 1, 0, 0, 1}, y = {5, 5, 6, 5, 5, 6, 6, 6};
+  Context const cpu = Context::cpu();
+  PointCloud const clouds{{x.data(), 3, 2}, {y.data(), 4, 2}};
+  Plan const expected = solve(cpu, clouds, {}, {}, SolveOptions{});
+  expect_same_plan(solve(cpu, clouds), expected);
+  expect_same_plan(solve(cpu, clouds, {}, {}), expected);
+  expect_same_plan(Solver(cpu, clouds).solve(), expected);
+  expect_same_plan(solve_batch(cpu, std::vector<BatchProblem>{{clouds}})[0], expected);
+  double const divergence = sinkhorn_divergence(cpu, clouds, {}, {}, SolveOptions{}).value;
+  EXPECT_EQ(sinkhorn_divergence(cpu, clouds, {}, {}).value, divergence);
+  EXPECT_EQ(sinkhorn_divergence(cpu, DivergenceProblem{clouds}).value, divergence);
+  EXPECT_EQ(solve_regularized(cpu, clouds, {}, {}, {.quadratic = 1}).report().status, Status::converged);
+
+  std::vector<float> const logits(4);
+  std::vector<float> out(4);
+  project(cpu, {logits.data(), 1, 2, 2}, {out.data(), 1, 2, 2});
+  EXPECT_EQ(out, std::vector<float>(4, 0.5F));
 }
 
 class RefinedSolver : public BackendTest {};
