@@ -72,8 +72,6 @@ _POINTS = {
     "X_a": "X_s",
     "y": "X_t",
     "X_b": "X_t",
-    "row of C": "row of X_s",
-    "column of C": "row of X_t",
 }
 
 _EMD = {**MATRIX, UNEQUAL_TOTALS_OF_EXACT: "check_marginals=False, which scales b"}

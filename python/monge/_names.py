@@ -50,12 +50,9 @@ _SOLVE = {
 }
 MATRIX = {**_SOLVE, "cost": "M", "C": "M"}
 """The caller's names of the library's fields, in functions that take a cost matrix as POT's solve() does."""
-ROWS = {"row of C": "row of X_a", "column of C": "row of X_b"}
-"""The caller's names of rows and columns of costs that are made of points."""
-POINTS = {**_SOLVE, **ROWS, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
+POINTS = {**_SOLVE, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
 """The same for functions that take points as POT's solve_sample() does."""
-ROWS_OF_CLOUDS = {"row of C": "row of x", "column of C": "row of y"}
-CLOUDS = {**POINTS, **ROWS_OF_CLOUDS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+CLOUDS = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 """The same for functions whose points are x and y."""
 REGULARIZED = {
     **_EVERYWHERE,

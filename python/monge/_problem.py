@@ -157,16 +157,20 @@ class Problem:
     def require_sizes(self) -> None:
         """The library's errors about sizes, where weights are used before a solve."""
         n, m = self.geometry.rows, self.geometry.columns
-        side = "row and column" if self.x is None else "point and dimension"
+        side, rows, columns = (
+            ("row and column", "row of C", "column of C")
+            if self.x is None
+            else ("point and dimension", "row of x", "row of y")
+        )
         for field, given in (("cost", self.cost), ("x", self.x), ("y", self.y)):
             if given is not None and 0 in (shape := tuple(getattr(given, "shape", ()))):
                 raise ValueError(f"{field}: is {shape[0]} x {shape[1]}; must have at least one {side}")
-        for field, weights, size, line in (("a", self.a, n, "row"), ("b", self.b, m, "column")):
+        for field, weights, size, line in (("a", self.a, n, rows), ("b", self.b, m, columns)):
             shape = tuple(getattr(weights, "shape", (size,)))
             if len(shape) != 1:
                 raise ValueError(f"{field}: has shape {shape}; must be a vector")
             if shape != (size,):
-                raise ValueError(f"{field}: has {shape[0]} entries; must have {size}, one for each {line} of C")
+                raise ValueError(f"{field}: has {shape[0]} entries; must have {size}, one for each {line}")
 
     def require_unchanged(self) -> None:
         """RuntimeError if the caller has changed costs that were too large for a copy."""

@@ -14,7 +14,7 @@ import numpy as np
 from . import _core
 from ._arrays import Array, framework_of, kept_optional, on_host, read, read_index, read_optional
 from ._costs import split_costs
-from ._names import REGULARIZED, ROWS, calls, number, refuse_gradient, shown
+from ._names import REGULARIZED, calls, number, refuse_gradient, shown
 from ._plan_result import SparsePlanResult, attached
 from ._problem import (
     Problem,
@@ -578,7 +578,7 @@ def solve_regularized(
     return run(problem, regularizer, translated, potentials_init, n_threads, progress, plan_init)
 
 
-@calls(**{**REGULARIZED, **ROWS})
+@calls(**REGULARIZED)
 def solve_regularized_sample(
     X_a: Any,
     X_b: Any,

@@ -7,16 +7,14 @@
 #include <utility>
 
 #include "core/numbers.hpp"
-#include "geometry/validation.hpp"
 #include "seam/values.hpp"
 
 namespace monge {
 namespace {
 
 std::vector<double> read_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
-                                 char const* lines) {
-  require(view.size() == size, "{}: has {} entries; must have {}, one for each {} of C", field, view.size(), size,
-          lines);
+                                 char const* line) {
+  require(view.size() == size, "{}: has {} entries; must have {}, one for each {}", field, view.size(), size, line);
   return read_values(field, backend, view, size, kNotNegative, "weights must be");
 }
 
@@ -167,11 +165,11 @@ ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorV
   for (VectorView const weights : {a, b})
     marginals.from_float32 = marginals.from_float32 || (!weights.empty() && weights.type() == DataType::float32);
   if (!a.empty()) {
-    marginals.a = read_weights(names.a, backend, a, n, "row");
+    marginals.a = read_weights(names.a, backend, a, n, names.lines.row);
     total_a = total_of(names.a, marginals.a);
   }
   if (!b.empty()) {
-    marginals.b = read_weights(names.b, backend, b, m, "column");
+    marginals.b = read_weights(names.b, backend, b, m, names.lines.column);
     total_b = total_of(names.b, marginals.b);
   }
   if (a.empty()) {
@@ -185,6 +183,10 @@ ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorV
   marginals.total_a = total_a;
   marginals.total_b = total_b;
   return marginals;
+}
+
+ValidMarginals read_marginals(Backend const& backend, VectorView a, VectorView b, Shape shape) {
+  return read_marginals(backend, {.lines = line_names(shape)}, a, b, shape.rows, shape.columns);
 }
 
 }  // namespace monge

@@ -5,6 +5,7 @@
 
 #include <monge/entropic.hpp>
 
+#include "geometry/validation.hpp"
 #include "seam/backend.hpp"
 
 namespace monge {
@@ -42,15 +43,18 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
 /// Refuses potentials so large that their rounding exceeds `eps`: a plan of them would have no correct digit.
 void require_digits(WarmStart const& potentials, Marginals const& marginals, double eps);
 
-/// The names of the weights in messages.
+/// The names of the weights in messages, and of the lines of C that have them.
 struct WeightNames {
   char const* a = "a";
   char const* b = "b";
+  LineNames lines{};
 };
-/// Reads and checks the weights. An empty vector means uniform weights with the total of the other side. The totals may
-/// differ.
+/// Reads and checks the n and m weights. An empty vector means uniform weights with the total of the other side. The
+/// totals may differ.
 ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
                               std::int64_t m);
+/// The same with the names "a" and "b", for a problem of this shape.
+ValidMarginals read_marginals(Backend const& backend, VectorView a, VectorView b, Shape shape);
 /// Requires equal totals, up to the difference that `tolerance` (0: none) on the marginals allows or the rounding of
 /// float32 weights explains. `advice` ends the message.
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice);

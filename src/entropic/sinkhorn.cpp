@@ -192,7 +192,7 @@ void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem) {
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
   validate(problem.geometry, context.device());
   Shape const shape = shape_of(problem.geometry);
-  ValidMarginals const given = read_marginals(backend_of(context), {}, problem.a, problem.b, shape.rows, shape.columns);
+  ValidMarginals const given = read_marginals(backend_of(context), problem.a, problem.b, shape);
   return checked_problem(context, problem, given, options);
 }
 

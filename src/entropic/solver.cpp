@@ -24,7 +24,7 @@ Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, V
   validate(options);
   validate(geometry, context.device());
   Shape const shape = shape_of(geometry);
-  ValidMarginals given = read_marginals(backend_of(context), {}, a, b, shape.rows, shape.columns);
+  ValidMarginals given = read_marginals(backend_of(context), a, b, shape);
   SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options);
   state_ = std::make_unique<State>(State{context, options, std::move(problem), std::move(given)});
   state_->problem.keeps_first = true;
@@ -59,7 +59,7 @@ void Solver::set_geometry(Geometry const& geometry) {
 
 void Solver::set_weights(VectorView a, VectorView b) try {
   Shape const shape = shape_of(state_->problem.geometry);
-  ValidMarginals given = read_marginals(backend_of(state_->context), {}, a, b, shape.rows, shape.columns);
+  ValidMarginals given = read_marginals(backend_of(state_->context), a, b, shape);
   state_->problem.marginals = with_equal_totals(given, state_->options);
   state_->given = std::move(given);
   state_->current = false;

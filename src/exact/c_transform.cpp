@@ -117,8 +117,9 @@ void c_transform_transpose(Context const& context, Geometry const& geometry, Vec
 
 double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g) try {
   Backend const& backend = backend_of(context);
+  WeightNames const names{.lines = {"entry of f", "entry of g"}};
   ValidMarginals const marginals =
-      with_equal_totals(read_marginals(backend, {}, a, b, f.size(), g.size()), {.tolerance = 0});
+      with_equal_totals(read_marginals(backend, names, a, b, f.size(), g.size()), {.tolerance = 0});
   CompensatedSum sum;
   auto const add = [&](char const* field, VectorView potential, std::vector<double> const& weight) {
     std::vector<double> const values =

@@ -84,7 +84,7 @@ Masses masses_of(ValidMarginals const& marginals, ExactOptions const& options) {
 
 ValidMarginals marginals_of(Backend const& backend, VectorView a, VectorView b, Shape shape,
                             ExactOptions const& options) {
-  ValidMarginals marginals = read_marginals(backend, {}, a, b, shape.rows, shape.columns);
+  ValidMarginals marginals = read_marginals(backend, a, b, shape);
   if (!is_relaxed(options))
     return with_equal_totals(std::move(marginals), {.tolerance = 0},
                              "; unequal totals need a solve with penalty_a, penalty_b or mass");

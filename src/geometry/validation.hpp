@@ -28,6 +28,14 @@ struct Shape {
   friend bool operator==(Shape, Shape) = default;
 };
 Shape shape_of(Geometry const& geometry);
+/// The caller's words for a row and a column of C in messages.
+struct LineNames {
+  char const* row = "row of C";
+  char const* column = "column of C";
+};
+inline LineNames line_names(Shape shape) {
+  return shape.dimension > 0 ? LineNames{"row of x", "row of y"} : LineNames{};
+}
 /// Checks of a view: its shape, pointer and stride, and that `context` can reach it. Host memory is within reach of
 /// every context, device memory only of a context on that device.
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context);

@@ -24,8 +24,10 @@ bool is_given(MatrixView view) {
   return view.rows() != 0 || view.columns() != 0;
 }
 
-std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
-  require(groups.size == n, "groups: has {} entries; must have {}, one for each row of C", groups.size, n);
+std::vector<std::int32_t> read_groups(IndexView groups, Shape shape) {
+  std::int64_t const n = shape.rows;
+  require(groups.size == n, "groups: has {} entries; must have {}, one for each {}", groups.size, n,
+          line_names(shape).row);
   require(groups.device.type == DeviceType::cpu, "groups: lies on {}; must be in host memory",
           to_string(groups.device));
   require(groups.data != nullptr, "groups: is a null pointer; must point to {} numbers", n);
@@ -43,8 +45,8 @@ std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
 /// The number of groups: the largest label plus 1.
 std::int64_t count_pair_groups(IndexMatrixView labels, Shape shape) {
   std::int64_t const n = shape.rows, m = shape.columns;
-  require(labels.rows == n && labels.columns == m, "pair_groups: is {} x {}; must be {} x {}, as C", labels.rows,
-          labels.columns, n, m);
+  require(labels.rows == n && labels.columns == m, "pair_groups: is {} x {}; must be {} x {}, as the costs",
+          labels.rows, labels.columns, n, m);
   require(labels.device.type == DeviceType::cpu, "pair_groups: lies on {}; must be in host memory",
           to_string(labels.device));
   require(labels.data != nullptr, "pair_groups: is a null pointer; must point to {} x {} numbers", n, m);
@@ -83,7 +85,7 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
           "groups: is missing; group_weights needs it");
   if (of_pairs || !given.groups.empty()) {
     std::vector<std::int32_t> groups;
-    if (!of_pairs) groups = read_groups(given.groups, shape.rows);
+    if (!of_pairs) groups = read_groups(given.groups, shape);
     std::int64_t const count =
         of_pairs ? count_pair_groups(given.pair_groups, shape) : *std::ranges::max_element(groups) + std::int64_t{1};
     std::vector<double> weights(to_size(count), 1.0);
@@ -236,7 +238,7 @@ CheckedRegularizedProblem checked_problem(Context const& context, RegularizedPro
   Shape const shape = shape_of(problem.geometry);
   CheckedRegularizedProblem result;
   result.geometry = problem.geometry;
-  WeightNames const names{"p", "q"};
+  WeightNames const names{"p", "q", line_names(shape)};
   ValidMarginals marginals = read_marginals(backend, names, problem.p, problem.q, shape.rows, shape.columns);
   require_equal_totals(names, marginals, options.tolerance, "");
   for (double& p : marginals.a) p /= marginals.total_a;

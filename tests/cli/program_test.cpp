@@ -451,7 +451,8 @@ TEST_F(SolveProgram, BadCostsAreCode2) {
     return solve_costs(path("C.npy"), more);
   };
   expect_refused(with(costs, {"--eps", "1", "--scale", "2"}), "scale: is 2; is for points");
-  expect_refused(with(costs, {"--eps", "1", "--a", file("a.csv", "1\n")}), "a: has 1 entries; must have 40");
+  expect_refused(with(costs, {"--eps", "1", "--a", file("a.csv", "1\n")}),
+                 "a: has 1 entries; must have 40, one for each row of C");
   costs[3 * 30 + 1] = NAN;
   expect_refused(with(costs), "row 3, column 1 is nan");
   costs[3 * 30 + 1] = -INFINITY;
@@ -814,7 +815,7 @@ TEST_F(SolveProgram, BadInputIsCode2) {
   std::string ones, zeros, wide = "1";
   for (int i = 0; i < 40; ++i) ones += "1\n", zeros += "0\n";
   for (int i = 1; i < 40; ++i) wide += ",1";
-  expect_refused(weights("1\n2\n"), "a: has 2 entries; must have 40");
+  expect_refused(weights("1\n2\n"), "a: has 2 entries; must have 40, one for each row of x");
   expect_refused(weights(zeros), "a: the total is 0");
   expect_refused(weights("-1\n" + ones.substr(2)), "a: entry 0 is -1");
   expect_refused(weights(wide), "a: has shape 1 x 40; must be 1-D, or n x 1");

@@ -244,12 +244,12 @@ std::vector<BadCall> const& bad_calls() {
        [](Call& c) {
          c.a = {0.5, 0.5};
        },
-       {"a", "2 entries", "4"}},
+       {"a", "2 entries", "4, one for each row of x"}},
       {"b_too_long",
        [](Call& c) {
          c.b = {0.25, 0.25, 0.25, 0.25};
        },
-       {"b", "4 entries", "3"}},
+       {"b", "4 entries", "3, one for each row of y"}},
 
       {"f_without_g", [](Call& c) { c.f.assign(4, 0); }, {"g", "missing", "both"}},
       {"g_without_f", [](Call& c) { c.g.assign(3, 0); }, {"f", "missing", "both"}},

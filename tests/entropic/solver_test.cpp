@@ -194,7 +194,7 @@ TEST_P(SolverOfPoints, refuses_other_shapes_and_kinds) {
   std::vector<double> const cost(30 * 20);
   expect_refused([&] { solver.set_geometry(CostMatrix{MatrixView(cost.data(), 30, 20)}); },
                  "geometry: is of another kind; must be two point clouds as before");
-  expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of C");
+  expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of x");
   expect_refused([&] { solver.solve({.eps = -1}); }, "eps: is -1; must be finite and > 0");
   expect_same_plan(solver.solve(), solve(context(), problem.geometry(), problem.a, problem.b, options()));
 }

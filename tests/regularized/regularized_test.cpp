@@ -451,7 +451,7 @@ TEST_P(Splitting, DataOfTermsIsCheckedWhateverTheirWeights) {
               h.groups = {};
               h.pair_groups = {labels.data(), 5, 6, 6};
             }),
-            "pair_groups: is 5 x 6; must be 6 x 5, as C");
+            "pair_groups: is 5 x 6; must be 6 x 5, as the costs");
   EXPECT_EQ(message_of([&](Regularizer& h) {
               takes_pairs(h);
               h.hypentropy = 0.1;

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import _core
 from .._costs import LABELLED, LABELS, alone, split_costs
-from .._names import ROWS_OF_CLOUDS, UNEQUAL_TOTALS, number, rename, say_nearest, say_rounding, shown, truth
+from .._names import UNEQUAL_TOTALS, number, rename, say_nearest, say_rounding, shown, truth
 from .._problem import is_balanced, library_options
 from ._losses import divergence_operator, evaluate, transport_operator
 from ._operands import floating, require_tensors, require_weights
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from .._costs import LabelOptions
 
 _OF_GEOMLOSS = {
-    **ROWS_OF_CLOUDS,
     "eps": "blur",
     "annealing": "scaling",
     "penalty_a": "reach",
