@@ -50,8 +50,27 @@ std::string unknown(std::string_view name, char const* kind, std::string const& 
   return fmt::format("{}: is no {} of {}{} {} --help", name, kind, of, meant, of);
 }
 
+bool has_option(CLI::App const& command, std::string const& name) {
+  return command.get_option_no_throw(name) != nullptr;
+}
+
+/// "--eps: is before the command; options come after it: monge solve --eps 0.1 x.npy", for an option of a command among
+/// the options of monge itself. Empty if no command has it, or the chosen one has not.
+std::string misplaced(CLI::App& app, std::string const& name, std::vector<std::string> arguments) {
+  std::string const text = name + ": is before the command; options come after it: monge ";
+  for (CLI::App const* const chosen : app.get_subcommands()) {
+    if (!has_option(*chosen, name)) return {};
+    auto const command = std::find(arguments.begin(), arguments.end(), chosen->get_name());
+    std::rotate(arguments.begin(), command, command + 1);
+    return text + fmt::format("{}", fmt::join(arguments, " "));
+  }
+  for (CLI::App const* const command : app.get_subcommands([](CLI::App*) { return true; }))
+    if (has_option(*command, name)) return text + fmt::format("{} {}", command->get_name(), name);
+  return {};
+}
+
 /// One line about wrong use. An unknown name comes first: an option that is missing may be the one that was meant.
-std::string explain(CLI::App& app, CLI::ParseError const& error) {
+std::string explain(CLI::App& app, CLI::ParseError const& error, std::vector<std::string> const& arguments) {
   std::string path = "monge";
   std::vector<CLI::App*> commands{&app};
   for (CLI::App* const chosen : app.get_subcommands()) {
@@ -62,9 +81,11 @@ std::string explain(CLI::App& app, CLI::ParseError const& error) {
     for (std::string const& extra : command->remaining()) {
       std::vector<std::string> known;
       if (extra.starts_with("--")) {
-        for (CLI::Option const* const option : command->get_options())
+        for (CLI::Option const* const option : commands.back()->get_options())
           known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
         std::string const name = extra.substr(0, extra.find('='));
+        std::string const elsewhere = command == &app ? misplaced(app, name, arguments) : "";
+        if (!elsewhere.empty()) return elsewhere;
         return unknown(name, "option", path, known, "--");
       }
       if (commands.size() == 1) {
@@ -97,17 +118,17 @@ int main(int argc, char** argv) {
   monge::cli::add_info_command(app, exit_code);
   try {
     monge::cli::begin_ranks();
+    std::vector<std::string> const arguments = monge::cli::spelled_arguments(argc, argv);
     try {
-      std::vector<std::string> arguments = monge::cli::spelled_arguments(argc, argv);
-      std::reverse(arguments.begin(), arguments.end());  // CLI11 takes them from the back.
-      app.parse(std::move(arguments));
+      std::vector<std::string> from_the_back(arguments.rbegin(), arguments.rend());  // The order that CLI11 needs.
+      app.parse(std::move(from_the_back));
     } catch (CLI::Success const& request) {  // --help and --version
       app.exit(request);
+    } catch (CLI::ParseError const& error) {
+      return fail(explain(app, error, arguments));
     }
     flush_output();
     return monge::cli::end_ranks(exit_code);
-  } catch (CLI::ParseError const& error) {
-    return fail(explain(app, error));
   } catch (std::bad_alloc const&) {
     return fail("memory: ran out; the problem must fit into this machine's memory");
   } catch (std::exception const& error) {

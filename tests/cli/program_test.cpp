@@ -730,7 +730,12 @@ TEST_F(SolveProgram, BadValuesAreCode2) {
 
 TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(run({}), "subcommand");
-  expect_refused(run({"--device"}), "--device: is no option of monge; see monge --help");
+  expect_refused(run({"--colour"}), "--colour: is no option of monge; see monge --help");
+  std::string const before = "is before the command; options come after it: monge solve ";
+  expect_refused(run({"--eps", ".1", "solve", "x.npy", "y.npy"}), "--eps: " + before + "--eps .1 x.npy y.npy");
+  expect_refused(run({"--eps=.1", "solve", "x.npy", "y.npy"}), "--eps: " + before + "--eps=.1 x.npy y.npy");
+  expect_refused(run({"--device"}), "--device: " + before + "--device");
+  expect_refused(run({"--epsi", "3", "solve"}), "--epsi: is no option of monge solve; did you mean --eps?");
   std::string const commands = "; commands are solve, exact, assign, regularized, divergence, transform, project, info";
   expect_refused(run({"help"}), "help: is no command of monge; see monge --help" + commands);
   expect_refused(run({"sovle", path("x.npy")}),
