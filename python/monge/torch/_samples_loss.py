@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -119,7 +120,13 @@ class SamplesLoss(torch.nn.Module):
         ):
             if is_given and ours in options:
                 raise ValueError(f"{name}: is given with {ours}, which is the same; must be one of them")
+        if "eps_relative" in options and "eps" not in options:
+            raise ValueError(
+                f"eps_relative: is {shown(options['eps_relative'])}; must be left out: eps is blur^p, {eps:g}"
+            )
         self.p, self.blur, self.reach, self.debias, self.potentials = p, blur, reach, debias, potentials
+        self._given: dict[str, Any] = {"reach": reach, "scaling": scaling, "debias": debias, "potentials": potentials}
+        self._given |= {"tol": tol, "max_iter": max_iter, "warm_start": warm_start, **options}
         self.options = {
             "eps": eps,
             "annealing": float(scaling) ** p,
@@ -136,6 +143,13 @@ class SamplesLoss(torch.nn.Module):
             say_nearest(error, SamplesLoss.__init__, options)
             rename(error, self._names)
             raise
+
+    def extra_repr(self) -> str:
+        """p, blur or eps, and the other arguments that have not their default values."""
+        usual = inspect.signature(SamplesLoss).parameters
+        shown_always = {"p": self.p} if "eps" in self._given else {"p": self.p, "blur": self.blur}
+        others = {k: v for k, v in self._given.items() if k not in usual or v != usual[k].default}
+        return ", ".join(f"{name}={value!r}" for name, value in {**shown_always, **others}.items())
 
     def reset(self) -> None:
         """Forgets the potentials that a warm start would take."""

@@ -544,6 +544,19 @@ def test_wrong_lengths_of_samples_loss(given):
         monge.torch.SamplesLoss(**given)
 
 
+def test_samples_loss_says_that_blur_gives_eps():
+    with pytest.raises(ValueError, match=r"^eps_relative: is 0.05; must be left out: eps is blur\^p, 0.01$"):
+        monge.torch.SamplesLoss(blur=0.1, eps_relative=0.05)
+
+
+def test_the_text_of_samples_loss_has_its_arguments():
+    assert repr(monge.torch.SamplesLoss()) == "SamplesLoss(p=2, blur=0.05)"
+    given = {"p": 1, "blur": 0.1, "reach": 2.0, "debias": False, "tol": 1e-3, "warm_start": True, "method": "newton"}
+    text = repr(monge.torch.SamplesLoss(**given))
+    assert text == f"SamplesLoss({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+    assert repr(monge.torch.SamplesLoss(eps=0.1)) == "SamplesLoss(p=2, eps=0.1)"
+
+
 @pytest.mark.parametrize(
     "module, given, error, match",
     [
