@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _shared
+from ._costs import LABELS
 from ._names import MOST, shown, whole
 from ._versions import require
 
@@ -39,6 +40,12 @@ def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
             raise TypeError(f"{field}: is sparse, of type {type(value).__name__}; must be dense, as by its toarray()")
         raise TypeError(f"{field}: is {shown(value)}; must be an array of numbers")
     return array
+
+
+def _no_index(field: str, dtype: Any) -> TypeError:
+    classes = "np.concatenate([labels_x, labels_y])" if field in LABELS else field  # One numbering for both clouds.
+    how = f"np.unique({classes}, return_inverse=True)[1] numbers classes of any type in their order"
+    return TypeError(f"{field}: is of dtype {dtype}; must be whole numbers; {how}")
 
 
 class NumPy:
@@ -77,7 +84,7 @@ class NumPy:
     def read_index(self, field: str, value: Any) -> Array:
         array = as_numpy(field, value)
         if array.dtype.kind not in "iu":
-            raise TypeError(f"{field}: is of dtype {array.dtype}; must be whole numbers")
+            raise _no_index(field, array.dtype)
         return np.ascontiguousarray(array, dtype=np.int64)
 
     def shares(self, given: Any, array: Array) -> bool:
@@ -184,7 +191,7 @@ class CuPy(NumPy):
 
     def read_index(self, field: str, value: Any) -> Array:
         if value.dtype.kind not in "iu":
-            raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
+            raise _no_index(field, value.dtype)
         return self.module.ascontiguousarray(value, dtype="int64")
 
     def shares(self, given: Any, array: Array) -> bool:
@@ -285,7 +292,7 @@ class PyTorch(NumPy):
 
     def read_index(self, field: str, value: Any) -> Array:
         if value.dtype.is_floating_point or value.dtype.is_complex:
-            raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
+            raise _no_index(field, value.dtype)
         return self._usable(field, value).to(self.module.int64).contiguous()
 
     def shares(self, given: Any, array: Array) -> bool:

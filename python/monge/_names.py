@@ -73,6 +73,9 @@ _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUA
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument ')?(tol|max_iter)(?:'|: is no option)")
 _UNKNOWN = re.compile(r"(\w+): (?P<what>is no option[^;]*); options are (?P<known>[^;]*)(?P<rest>.*)")
 _NO_ARGUMENT = re.compile(r".*\(\) got an unexpected keyword argument '(\w+)'")
+_NO_WEIGHTS = re.compile(r"a: (?:has shape \((.*?),?\); must be a vector|is 'auto'; must be an array of numbers)")
+_OF_POINTS = ("solve", "solve_exact", "solve_regularized")
+"""Functions of costs M that have a namesake for points, with "_sample" at its end."""
 _ELSEWHERE = {
     **dict.fromkeys(("epsilon", "blur"), "reg"),
     **dict.fromkeys(("tau", "tau_a", "tau_b", "reg_m", "reach"), "unbalanced"),
@@ -104,6 +107,7 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
                     error.args = (f"{unknown[1]}: is no option; must be given as {names[unknown[1]]}",)
                 say_nearest(error, function, keywords)
                 rename(error, {field: name for field, name in names.items() if field not in keywords})
+                say_place(error, function, arguments)
                 say_rounding(error, _weights(function, arguments, keywords))
                 raise
 
@@ -130,6 +134,19 @@ def say_nearest(error: Exception, function: Callable[..., Any], keywords: Iterab
         nearest = nearest_name(none[1], arguments)
         meant = f"; did you mean {nearest}?" if nearest else f"; arguments are {', '.join(arguments)}"
         error.args = (f"{none[1]}: is no argument of {function.__name__}(){meant}",)
+
+
+def say_place(error: Exception, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Adds a hint to an error about `a` where its place in the call holds eps, or points beside points."""
+    found = _NO_WEIGHTS.fullmatch(str(error))
+    names = list(inspect.signature(function).parameters)
+    if found is None or "a" not in names[1 : len(arguments)]:
+        return
+    shape = (found[1] or "").split(", ")
+    if not found[1] and "reg" in names:
+        error.args = (f"{error}; the regularisation is given by its name: reg={shown(arguments[names.index('a')])}",)
+    elif len(shape) == 2 and names[0] == "M" and function.__name__ in _OF_POINTS:
+        error.args = (f"{error}; points are arguments of {function.__name__}_sample(x, y)",)
 
 
 def nearest_name(given: str, known: Sequence[str]) -> str:

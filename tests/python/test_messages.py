@@ -472,6 +472,36 @@ def test_wrong_arguments_are_named(function, given, error, first_words):
     assert_named(function, given, error, first_words)
 
 
+REG = "the regularisation is given by its name: reg="
+AT_THE_PLACE_OF_A = [
+    (monge.solve, (M, 0.1), "a: has shape (); must be a vector; " + REG + "0.1"),
+    (monge.solve_sample, (X, Y, 0.1), "a: has shape (); must be a vector; " + REG + "0.1"),
+    (monge.solve, (M, "auto"), "a: is 'auto'; must be an array of numbers; " + REG + "'auto'"),
+    (monge.solve, (X, Y), "a: has shape (3, 2); must be a vector; points are arguments of solve_sample(x, y)"),
+    (monge.solve_exact, (X, Y), "a: has shape (3, 2); must be a vector; points are arguments of solve_exact_sample(x, y)"),
+    (monge.solve_exact, (M, 0.1), "a: has shape (); must be a vector"),
+    (monge.solve_sample, (X, Y, M), "a: has shape (4, 3); must be a vector"),
+    (monge.emd, (X, Y, M), "a: has shape (4, 2); must be a vector"),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "words"), AT_THE_PLACE_OF_A)
+def test_what_is_at_the_place_of_weights_is_told_its_own(function, given, words):
+    with pytest.raises((ValueError, TypeError)) as raised:
+        function(*given)
+    assert str(raised.value) == words
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "a", "b"], [0.0, 1.0, 0.0, 1.0]])
+def test_classes_that_are_not_numbers_are_told_how_to_become_them(labels):
+    given = {**LABELS, "labels_x": labels, "labels_y": labels[:3]}
+    how = "np.unique(np.concatenate([labels_x, labels_y]), return_inverse=True)[1]"
+    with pytest.raises(TypeError, match=f"^labels_x: is of dtype .*; must be whole numbers; {re.escape(how)} numbers"):
+        sample(**given)
+    numbers = eval(how, {"np": np, **given})
+    assert sample(**given | {"labels_x": numbers[:4], "labels_y": numbers[4:]}).value == sample(**LABELS).value
+
+
 @pytest.mark.parametrize(("function", "field"), FLAGS)
 def test_flags_are_read_before_the_solve(function, field):
     def fail(*given):
