@@ -89,7 +89,7 @@ def of_average(result: Any, wanted: Wanted, by: Any, others: Any, transpose: boo
         parts += direct.by_points() if wanted[1] or wanted[2] else [None, None]
         found[:3] = [v if v is None or part is None else v + part for v, part in zip(found, parts)]
     else:
-        found = of_factors(result, wanted, *_of_deviations(plan, mass, u, v))
+        found = of_factors(result, wanted, *_of_deviations(plan, mass, u, v), of_g=True)
     return [*found, by_v.reshape(others[0].shape)]
 
 

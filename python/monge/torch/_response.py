@@ -107,6 +107,8 @@ class Response:
         plan, precision = result._plan, result._plan.report.precision
         marginals = torch.empty_like(by_f), torch.empty_like(by_g)
         plan.marginals(*marginals)
+        # A function of the plan has derivatives of the size of the mass, which has few digits there.
+        by_f, by_g = (torch.where(mass >= LEAST_MASS, by, 0) for mass, by in zip(marginals, (by_f, by_g)))
         # The rounding of the products bounds the residual.
         tolerance = 1e-10 if precision == "float64" else 1e-5
         diagonals = [(1 + result.reg / rho) * mass for mass, rho in zip(marginals, result._penalties())]
@@ -221,11 +223,11 @@ def by_weights(
     result: Any, problem: Problem, plan: _core.Plan, sums: tuple[Tensor, Tensor], sums_of: SumsOf
 ) -> Callable[[int], Tensor]:
     """dL/da, or dL/db for side 1, at fixed potentials, from the `sums` of a plan P or P'. The plan of equal weights has
-    entries for points of weight 0, too."""
+    entries for points whose weight is 0 or has few digits, too."""
 
     def of_side(side: int) -> Tensor:
         weights = weights_of(problem)[side]
-        if weights.all():
+        if bool((weights >= LEAST_MASS).all()):
             return sums[side] / weights
         f, g = filled(problem, 0)
         plan.potentials(f, g)
@@ -264,12 +266,18 @@ def _column_sums(plan: Any, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor
     return (of_terms * right).sum(1), (of_sizes * right.abs()).sum(1).norm()
 
 
-def of_factors(result: Any, wanted: Wanted, left: Tensor, right: Tensor) -> Found:
-    """The gradients of L with dL = <left right^T, dP>, for left (n x k) and right (m x k) in float64."""
+def of_factors(result: Any, wanted: Wanted, left: Tensor, right: Tensor, of_g: bool = False) -> Found:
+    """The gradients of L with dL = <left right^T, dP>, for left (n x k) and right (m x k) in float64.
+
+    `of_g`: L depends on g alone, so the sums over the rows of P o (left right^T) are 0. Their rounding, over a small
+    a_i, would be any number.
+    """
     problem, plan, eps = result._problem, result._plan, result.reg
 
     def sums_of(problem: Problem, plan: _core.Plan, side: int) -> Tensor:
-        return _column_sums(plan, left, right)[0] if side else (left * product(plan.apply, right, plan.rows)).sum(1)
+        if side:
+            return _column_sums(plan, left, right)[0]
+        return torch.zeros_like(left[:, 0]) if of_g else (left * product(plan.apply, right, plan.rows)).sum(1)
 
     rows = sums_of(problem, plan, 0)
     columns, size = _column_sums(plan, left, right)

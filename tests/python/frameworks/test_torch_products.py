@@ -225,6 +225,33 @@ def test_by_weights_of_0(cost, unbalanced):
         assert float(gradients[0] @ by_a + gradients[1] @ by_b) == pytest.approx(slope, rel=1e-6, abs=1e-7), name
 
 
+@pytest.mark.parametrize("unbalanced", PENALTIES.values(), ids=PENALTIES)
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+def test_by_tiny_weights(precision, unbalanced):
+    """Derivatives are those at a weight of 0, which test_by_weights_of_0 has by differences, but for the share of the
+    weight and the distance of both solves to their optima: 1e-6 of the mass, over the least weight."""
+    outputs = {
+        **{name: OUTPUTS[name] for name in ("apply", "average", "average_transpose", "marginals", "apply_gram")},
+        "transform": OF_POINTS["transform"],
+        "plan": lambda r, u, v: r.plan,
+        "value_linear": lambda r, u, v: r.value_linear,
+    }
+    b = torch.tensor([0.5, *[0.5 / (M - 1)] * (M - 1)], dtype=torch.float64)
+
+    def gradients(least, name):
+        a = torch.tensor([least, *[1 / (N - 1)] * (N - 1)], dtype=torch.float64, requires_grad=True)
+        result = monge.solve_sample(X, Y, a, b, reg=0.3, precision=precision, unbalanced=unbalanced)
+        found = outputs[name](result, U, V)
+        weight = torch.linspace(-1, 2, found.numel(), dtype=found.dtype).reshape(found.shape)
+        return torch.autograd.grad((found * weight).sum(), a)[0]
+
+    for name in outputs:
+        wanted = gradients(0.0, name)
+        for least in (1e-16, 1e-20, 1e-100, 1e-310):
+            found = gradients(least, name)
+            assert (found - wanted).norm() <= 2e-5 * wanted.norm(), (name, least, found, wanted)
+
+
 def test_constants_have_no_gradient():
     """The right side of the linear system is rounding alone."""
     for precision in ("float32", "float64"):
