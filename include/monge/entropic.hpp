@@ -45,8 +45,9 @@ constexpr auto names_of(Method) {
 
 /// The quantity that the tolerance bounds.
 enum class Criterion {
-  l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b.
-  gradient,  ///< Report::gradient_norm, relative to the same total.
+  l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b or, with a penalty, to the
+             ///< mass of the plan where it is smaller.
+  gradient,  ///< Report::gradient_norm, relative to the same mass.
   gap,       ///< Report::gap, relative to the larger of Report::primal and eps times the mass, in absolute values. The
         ///< relative marginal error must also be at most the square root of the tolerance: far from the marginals the
         ///< gap has no meaning.

@@ -9,7 +9,8 @@
 
 namespace monge {
 
-/// Relative, as the tolerance is: `mass` is the larger of the totals of a and b.
+/// Relative, as the tolerance is: `mass` is the larger of the totals of a and b, or the plan's where
+/// penalties let it be smaller.
 inline double criterion_value(Criterion criterion, Evaluation const& evaluation, double eps, double mass) {
   double const error = (evaluation.row_error + evaluation.column_error) / mass;
   switch (criterion) {

@@ -1,6 +1,7 @@
 #include "core/evaluation.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace monge {
 namespace {
@@ -23,7 +24,9 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   result.mass = a.marginal.value();
   result.row_error = a.error.value();
   result.column_error = b.error.value();
-  result.gradient_norm = std::sqrt(a.square.value() + b.square.value());
+  double const square = a.square.value() + b.square.value();
+  // Squares that underflow leave the L1 norm, which is larger.
+  result.gradient_norm = square > 0x1p-900 ? std::sqrt(square) : result.row_error + result.column_error;
   result.transport_cost = centred_cost + a.shift_marginal.value() + b.shift_marginal.value();
   // sum P log(P / a b^T) = sum P (f + g - C) / eps: the shifts cancel in it, so it is formed without them.
   double const terms = a.potential_marginal.value() + b.potential_marginal.value() - centred_cost;

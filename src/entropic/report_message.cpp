@@ -87,7 +87,8 @@ std::string sentence(SinkhornProblem const& problem, SolveEnd const& end) {
     case Status::iteration_limit:
       return fmt::format(
           "{} after {} is above the tolerance{} more iterations or a larger eps would help", reached, passes,
-          std::holds_alternative<CostMatrix>(problem.geometry) && hardly_falls(report)
+          std::holds_alternative<CostMatrix>(problem.geometry) && penalties_of(options).balanced() &&
+                  hardly_falls(report)
               ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
               : ";");
   }

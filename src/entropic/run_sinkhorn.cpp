@@ -48,6 +48,7 @@ class SinkhornRun {
 
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
+    weigh(SweepOutcome{kind, errors}.bound());
     policy_.swept(errors);
     record(kind, errors.row + errors.column, errors.gradient_norm);
   }
@@ -83,6 +84,7 @@ class SinkhornRun {
   }
   void stepped(NewtonProgress const& progress) {
     Sweep const kind = next().sweep;
+    weigh(progress.error);
     policy_.stepped(progress);
     record(kind, progress.error, progress.gradient_norm);
     if (policy_.is_short() && options().tolerance > 0) policy_.returned(newton_->return_to_best());
@@ -153,6 +155,18 @@ class SinkhornRun {
     return present;
   }
 
+  /// Where no certificate tells the mass of the plan, it is taken to be the sum of b exp(-g / rho_b), as after a plain
+  /// sweep. `error` is a bound of the L1 error that is left.
+  void weigh(double error) {
+    if (options().certificate || penalties_of(options()).balanced()) return;
+    std::vector<double> const& b = problem_.marginals.b;
+    Potentials const present = potentials();
+    double mass = 0;
+    for (std::size_t j = 0; j < b.size(); ++j)
+      mass += b[j] > 0 ? b[j] * std::exp(-present.g[j] / options().penalty_b) : 0;
+    policy_.weigh(mass, error);
+  }
+
   /// Returns false if the caller wants to stop.
   bool record(Check const& check) {
     report().history.push_back(check);
@@ -163,7 +177,7 @@ class SinkhornRun {
     return go_on;
   }
   void record(Sweep const& kind, double error, double gradient_norm) {
-    double const mass = problem_.marginals.mass();
+    double const mass = policy_.mass();
     if (!record({policy_.iterations(), kind.eps, error / mass, kind.relaxation, policy_.precision(),
                  gradient_norm / mass, watch_.seconds()}))
       policy_.stop();

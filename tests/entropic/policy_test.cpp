@@ -134,6 +134,32 @@ TEST(SinkhornPolicyTest, start_within_the_tolerance_is_not_annealed_whatever_tha
   EXPECT_EQ(policy.iterations(), kFirst);
 }
 
+TEST(SinkhornPolicyTest, errors_are_beside_the_mass_of_the_plan_where_penalties_make_it_small) {
+  for (bool const is_balanced : {false, true}) {
+    SolveOptions options = plain_options();
+    if (!is_balanced) options.penalty_b = 1;
+    SinkhornPolicy policy = make_policy(options);
+    policy.swept({0.5 * kAllowed, 0.5 * kAllowed});
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    Evaluation found = evaluation(0.5 * kAllowed, 0);
+    found.mass = 0.1 * kMass;
+    policy.certified(found);
+    if (is_balanced) {
+      expect_finish(policy, Status::converged);
+      continue;
+    }
+    EXPECT_NEAR(policy.value(), 5 * kTolerance, 1e-12);
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    policy.swept({0.11 * kAllowed, 0.11 * kAllowed});
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    policy.swept({0.09 * kAllowed, 0.09 * kAllowed});
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    found.row_error = 0.09 * kAllowed;
+    policy.certified(found);
+    expect_finish(policy, Status::converged);
+  }
+}
+
 TEST(SinkhornPolicyTest, trial_takes_ten_sweeps_however_they_are_checked) {
   for (int const check_every : {1, 3, 7, 10, 1000}) {
     SCOPED_TRACE(testing::Message() << "check_every " << check_every);

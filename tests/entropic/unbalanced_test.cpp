@@ -130,6 +130,76 @@ TEST_P(UnbalancedPoints, of_one_point_by_one) {
   }
 }
 
+struct Optimum {
+  Real mass = 0, transport_cost = 0;
+  Vector g;
+};
+/// By plain sweeps, none of whose sums underflows.
+Optimum optimum_of(Problem const& problem, Real eps, Penalties const& penalties) {
+  Dense const dense(problem);
+  std::size_t const n = problem.a.size(), m = problem.b.size();
+  auto const cost = [&](std::size_t i, std::size_t j) {
+    return dense.cost(Side::rows, static_cast<std::int64_t>(i), static_cast<std::int64_t>(j));
+  };
+  Optimum optimum{.g = Vector(m, 0)};
+  Vector f(n, 0), &g = optimum.g;
+  for (int sweep = 0; sweep < 2000; ++sweep) {
+    for (std::size_t i = 0; i < n; ++i) {
+      Real sum = 0;
+      for (std::size_t j = 0; j < m; ++j) sum += problem.b[j] * std::exp((g[j] - cost(i, j)) / eps);
+      f[i] = -eps / (1 + eps / penalties.a) * std::log(sum);
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      Real sum = 0;
+      for (std::size_t i = 0; i < n; ++i) sum += problem.a[i] * std::exp((f[i] - cost(i, j)) / eps);
+      g[j] = -eps / (1 + eps / penalties.b) * std::log(sum);
+    }
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < m; ++j) {
+      Real const entry = Real(problem.a[i]) * problem.b[j] * std::exp((f[i] + g[j] - cost(i, j)) / eps);
+      optimum.mass += entry;
+      optimum.transport_cost += entry * cost(i, j);
+    }
+  }
+  return optimum;
+}
+
+// For small totals t the plan has about the mass t^(1 + eps / (eps + rho_a + rho_b)), far below t. The tolerance is
+// beside this mass.
+TEST_P(UnbalancedPoints, plans_of_any_total_are_right) {
+  Problem const unit = make_problem({6, 6, 2});
+  // Half-steps in the sup norm contract by rho / (rho + eps), of which one is at most 0.42. So a relative error e of a
+  // marginal leaves at most 2 e / (1 - 0.42) in P and in exp(g / eps). The mean error of 6 points may be that of one,
+  // of a few hundredths of the mass.
+  Real const error = 100 * reachable();
+  for (auto const& [eps, rho_b] : {std::pair{1.34, 0.43}, {5.0, 1.0}, {1.0, 1.0}, {1.0, kInfinity}}) {
+    for (double const total : {1.0, 1e-3, 1e-8, 1e-20, 1e-40, 1e-100, 1e-160}) {
+      SCOPED_TRACE(testing::Message() << "eps " << eps << ", rho_b " << rho_b << ", total " << total);
+      Problem problem = unit;
+      for (std::vector<double>* weights : {&problem.a, &problem.b}) {
+        for (double& weight : *weights) weight *= total;
+      }
+      SolveOptions options = with_penalties(eps, 0.7, rho_b);
+      options.tolerance = reachable();
+      Optimum const optimum = optimum_of(problem, eps, {0.7, rho_b});
+      for (Criterion const criterion : {Criterion::l1, Criterion::gradient}) {
+        options.criterion = criterion;
+        Report const& report = solve(problem, options).report();
+        EXPECT_EQ(report.status, Status::converged) << report.message;
+        expect_close("transported_mass", report.transported_mass / optimum.mass, 1, error);
+        expect_close("transport_cost", report.transport_cost / optimum.transport_cost, 1, error);
+      }
+      options.criterion = Criterion::l1;
+      options.certificate = false;
+      Plan const plan = solve(problem, options);
+      EXPECT_EQ(plan.report().status, Status::converged);
+      for (std::size_t j = 0; j < 6; ++j)
+        expect_close("g / eps", plan.g()[static_cast<std::int64_t>(j)] / eps, optimum.g[j] / eps, error);
+    }
+  }
+}
+
 TEST_P(Unbalanced, certificates_equal_the_dense_evaluation) {
   for_each_trial([&](Problem const& problem, double eps, Penalties const& penalties) {
     for (int const iterations : {1, 300}) {

@@ -22,6 +22,8 @@ class RoundingLimit {
   /// Whether float64 may take over.
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
   void refined();
+  /// Errors are relative to `mass` from here on.
+  void weigh(double mass) { mass_ = mass; }
 
   /// Whether a float64 evaluation tells rounding from slow convergence. Where the level exceeds the costs it does not:
   /// rounding of the level gives rows and columns equal errors.

@@ -37,6 +37,7 @@ int plain_tail(SolveOptions const& options) {
 SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
                                PassTimes times, Precision precision, bool is_warm, bool is_self)
     : options_(options),
+      total_(mass),
       mass_(mass),
       times_(times),
       is_warm_(is_warm),
@@ -183,9 +184,18 @@ void SinkhornPolicy::take_newton() {
   go_on();
 }
 
+/// With penalties the plan may have far less mass than a and b; its relative error is that of the marginals beside this
+/// mass. A plan of less mass than its error has no such mass yet, and one below the normal numbers has no digits.
+void SinkhornPolicy::weigh(double mass, double error) {
+  if (std::isinf(options_.penalty_a) && std::isinf(options_.penalty_b)) return;
+  mass_ = std::min(total_, std::max({mass, error, std::numeric_limits<double>::min()}));
+  rounding_.weigh(mass_);
+}
+
 void SinkhornPolicy::certified(Evaluation const& evaluation) {
   double const error = evaluation.row_error + evaluation.column_error;
   certified_error_ = error;
+  weigh(evaluation.mass, error);
   certified_value_ = criterion_value(options_.criterion, evaluation, options_.eps, mass_);
   if (shortfall_) return end(*shortfall_);
   if (*certified_value_ <= options_.tolerance) return end(Status::converged);
@@ -197,7 +207,8 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
     case RoundingLimit::Verdict::stalled:
       return stalled();
     case RoundingLimit::Verdict::aim_lower:
-      aim_lower(*certified_value_, error);
+      // Where the plan has less mass than the sweeps knew, their errors stand, and foresee how many more are enough.
+      has_reached_target() ? aim_lower(*certified_value_, error) : certified_value_.reset();
       return go_on();
     case RoundingLimit::Verdict::go_on:
       return go_on();

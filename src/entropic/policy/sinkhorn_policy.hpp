@@ -39,14 +39,17 @@ struct SinkhornStep {
 /// policy ends by itself.
 class SinkhornPolicy {
  public:
-  /// `mass`: errors are relative to it. `cost_bound` and `level`: of the LogitScale. `times`: of passes of this
-  /// problem. `precision`: of the first sweeps, not `automatic`. `is_warm`: the potentials are given, and may be the
-  /// solution. `is_self`: EntropicOperator::is_self(). The options outlive the policy.
+  /// `mass`: the larger of the totals of a and b. Errors are relative to it, or to the mass of the plan where penalties
+  /// let it be smaller, once that is known. `cost_bound` and `level`: of the LogitScale. `times`: of passes
+  /// of this problem. `precision`: of the first sweeps, not `automatic`. `is_warm`: the potentials are given, and may
+  /// be the solution. `is_self`: EntropicOperator::is_self(). The options outlive the policy.
   SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, PassTimes times,
                  Precision precision, bool is_warm = false, bool is_self = false);
 
   SinkhornStep const& next() const { return step_; }
 
+  /// The plan has this mass and L1 error. Certificates tell it; without them the caller does before swept().
+  void weigh(double mass, double error);
   /// The sweeps are done; `errors` are those of the last.
   void swept(SweepErrors const& errors);
   void stepped(NewtonProgress const& progress);
@@ -74,6 +77,8 @@ class SinkhornPolicy {
   /// The same for the criterion's value, relative as the tolerance is. Criteria other than l1 always have certificates.
   double value() const { return certified_value_.value_or(last_.bound() / mass_); }
   LogitScale const& scale() const { return rounding_.scale(); }
+  /// Errors are relative to it.
+  double mass() const { return mass_; }
 
  private:
   enum class Mode { sinkhorn, newton };
@@ -108,7 +113,8 @@ class SinkhornPolicy {
   bool relaxes_next();
 
   SolveOptions const& options_;
-  double mass_;
+  double total_;  // The larger of the totals of a and b.
+  double mass_;   // Errors are relative to it.
   PassTimes times_;
   bool is_warm_, is_self_;
   SinkhornStep step_{};
