@@ -13,8 +13,10 @@ bool is_false(nb::object const& answer) {
   if (answer.is_none() || !nb::hasattr(answer, "dtype")) return false;
   if (!nb::cast<std::string>(nb::str(nb::handle(answer.attr("dtype")))).ends_with("bool")) return false;
   int const truth = PyObject_IsTrue(answer.ptr());
-  if (truth < 0) throw nb::python_error();
-  return truth == 0;
+  if (truth >= 0) return truth == 0;
+  nb::python_error error;
+  nb::raise_from(error, PyExc_TypeError, "progress: returned an array of bools; must return one bool or None");
+  throw nb::python_error();
 }
 
 }  // namespace

@@ -341,6 +341,18 @@ def test_any_false_stops(rng, no):
         assert (result.status, len(seen)) == ("stopped", len(answers))
 
 
+@pytest.mark.parametrize("answer", [np.zeros(2, bool), np.zeros((0, 3), bool)])
+def test_an_array_is_no_answer_of_progress(rng, answer):
+    cost = rng.random((40, 30))
+    for solve in (
+        lambda see: monge.solve(cost, reg=1e-3, progress=see),
+        lambda see: monge.solve_exact(cost, progress=see),
+        lambda see: monge.solve_regularized(cost, quadratic=0.1, progress=see),
+    ):
+        with pytest.raises(TypeError, match="^progress: returned an array of bools; must return one bool or None$"):
+            solve(lambda state: answer)
+
+
 @pytest.mark.parametrize("cost, weight", [(np.eye(2), 1e-170), (np.eye(2), 1e155), (1e300 * np.eye(2), 1e5)])
 def test_a_mean_cost_beyond_float64(cost, weight):
     """eps as a share of it is an answer, or an error that names reg."""
