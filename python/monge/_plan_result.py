@@ -265,7 +265,8 @@ class PlanResult:
         problem = self._problem
         if not self._has_point_derivatives:
             return Gradients(None, None, u, v, self._report)
-        x, y = problem.x, problem.y
+        own = self._place.framework
+        x, y = (v if framework_of(v) is own else self._place.array(on_host(v)) for v in (problem.x, problem.y))
         from_y, from_x = self.apply(y), self.apply(x, transpose=True)
         if problem.cost_function == "dot":
             return Gradients(-problem.scale * from_y, -problem.scale * from_x, u, v, self._report)

@@ -520,3 +520,15 @@ def test_products_of_a_batch_have_the_derivatives_of_its_results():
         for own, other in zip(*(torch.autograd.grad(v.square().sum(), (x, y, values)) for v in (found, expected))):
             torch.testing.assert_close(own, other, rtol=1e-9, atol=1e-11)
     assert batch.transform().shape == x.shape and batch.transform().requires_grad
+
+
+@pytest.mark.parametrize("how", [{}, {"reg": 0.5}, {"reg": 0.5, "reg_type": "L2"}, {"unbalanced": 1.0}], ids=str)
+def test_gradients_of_points_of_two_frameworks(how):
+    x, y = np.random.default_rng(0).random((2, 5, 2))
+    how = how | ({"unbalanced_type": "TV"} if "unbalanced" in how else {})
+    wanted = monge.solve_sample(x, y, **how).gradients()
+    for given in ((x, torch.tensor(y)), (torch.tensor(x), y)):
+        found = monge.solve_sample(*given, **how).gradients()
+        for name in ("x", "y"):
+            assert isinstance(getattr(found, name), type(given[0]))
+            np.testing.assert_allclose(np.asarray(getattr(found, name)), getattr(wanted, name), atol=1e-12)
