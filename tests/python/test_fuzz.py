@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 
 import monge
 
+optimize = pytest.importorskip("scipy.optimize")
+sparse = pytest.importorskip("scipy.sparse")
+
 try:
     import torch
 except ModuleNotFoundError:
@@ -142,14 +145,15 @@ OPTIONS = {
     "n_threads": st.sampled_from([1, 2, 0, -1, "2"]),
     "precision": st.sampled_from(["auto", "float32", "float64", "half"]),
     "criterion": st.sampled_from(["l1", "gradient", "gap", "nonsense"]),
-    "progress": st.sampled_from([lambda state: None, lambda state: np.False_, 3]),
+    "progress": st.sampled_from([lambda state: None, lambda state: np.False_, lambda state: np.zeros(2, bool), 3]),
     "grad": st.sampled_from(["detach", "autodiff", 3]),
     "device": st.sampled_from(["cpu", "tpu"]),
     "mass": st.sampled_from([0.5, 1.0, 0, -1]),
     "certificate": st.sampled_from([True, False, "x"]),
 }
 NAMES = {*OPTIONS, "reg", "M", "X_a", "X_b", "a", "b", "c", "metric", "potentials_init", "norm_p", "scale", "X_s", "X_t"}
-NAMES |= {"groups", "l1_weights"}
+TERMS = {"quadratic", "group_lasso", "l1", "hypentropy"}
+NAMES |= {"groups", "l1_weights", "points", "logits", "row_marginal", "column_marginal"}
 
 
 def some_options(draw, *names):
@@ -232,16 +236,67 @@ def check_exact(result, cost, a, b):
     close(float(f[a > 0] @ a[a > 0] + g[b > 0] @ b[b > 0]), value, 8 * rounding * (1 + abs(cost).max()))
 
 
-def check_quadratic(result, a, b):
+def least_cost(cost, a, b, penalties=(np.inf, np.inf), mass=None):
+    """The optimum of a linear program over plans and what the marginals lack and exceed, or None if there is no plan.
+    A cost of infinity forbids its pair."""
+    n, m = cost.shape
+    allowed = np.isfinite(cost).ravel()
+    sums = np.concatenate([np.repeat(np.eye(n), m, 1), np.tile(np.eye(m), n)])[:, allowed]
+    if mass is not None:
+        bounds = {"A_ub": sums, "b_ub": np.concatenate([a, b]), "A_eq": np.ones((1, len(sums[0]))), "b_eq": [mass]}
+        found = optimize.linprog(cost.ravel()[allowed], **bounds)
+    else:
+        changes = np.repeat(penalties, (n, m))
+        free = np.eye(n + m)[:, np.isfinite(changes)]
+        prices = np.tile(changes[np.isfinite(changes)], 2)
+        costs = np.concatenate([cost.ravel()[allowed], prices])
+        found = optimize.linprog(costs, A_eq=np.hstack([sums, free, -free]), b_eq=np.concatenate([a, b]))
+    assert found.status in (0, 2), found
+    return float(found.fun) if found.status == 0 else None
+
+
+def check_partial(result, cost, a, b, penalties):
+    """Penalties by total variation, or a given mass: the plan has the value that is reported, which is the optimum."""
+    if not result.converged:
+        return
+    plan, mass = np.asarray(result.plan, float), result._options.get("mass")
+    rounding = 1e-6 if np.asarray(result.plan).dtype == np.float32 else 1e-9
+    rounding += 2 * abs(a.sum() - 1) + 2 * abs(b.sum() - 1)  # Totals of float32 weights, and a mass that exceeds them.
+    assert (plan >= 0).all()
+    value = float((plan * cost).sum())
+    for marginal, weights, rho in ((plan.sum(1), a, penalties[0]), (plan.sum(0), b, penalties[1])):
+        if mass is not None:
+            assert (marginal <= weights + rounding).all()
+        elif rho == np.inf:
+            close(marginal, weights, rounding)
+        else:
+            value += rho * abs(marginal - weights).sum()
+    if mass is not None:
+        close(plan.sum(), mass, rounding)
+    scale = 1 + abs(cost).max() + sum(rho for rho in penalties if rho < np.inf)
+    close(float(result.value), value, 8 * rounding * scale)
+    close(value, least_cost(cost, a, b, penalties, mass), 8 * rounding * scale)
+
+
+def check_quadratic(result, cost, a, b, quadratic):
+    """The marginals and, of a quadratic term alone, the dual value of the potentials. The primal value of a plan whose
+    marginals are off may be below it by this error times the potentials."""
     plan = np.asarray(result.plan, float)
     assert (plan >= 0).all()
-    if result.converged:
-        error = 1e-3 + result._options.get("tolerance", 1e-4)
-        close(plan.sum(1), a, error)
-        close(plan.sum(0), b, error)
+    if not result.converged:
+        return
+    error = 1e-3 + result._options.get("tolerance", 1e-4)
+    close(plan.sum(1), a, error)
+    close(plan.sum(0), b, error)
+    if quadratic is not None:
+        f, g = (np.asarray(v, float) for v in result.potentials)
+        primal = (plan * cost).sum() + quadratic / 2 * (plan**2).sum()
+        excess = np.maximum(f[:, None] + g - cost, 0)
+        dual = f @ a + g @ b - (excess**2).sum() / (2 * quadratic)
+        close(primal, dual, 8 * error * (1 + abs(cost).max() + quadratic))
 
 
-def check(result, cost, a, b):
+def check(result, cost, a, b, quadratic=None):
     """A missing side is uniform. Without penalties it has the total of the other, and b is scaled to that of a."""
     penalties = tuple(result._options.get(name, np.inf) for name in ("penalty_a", "penalty_b"))
     is_balanced = penalties == (np.inf, np.inf) and "mass" not in result._options
@@ -254,8 +309,10 @@ def check(result, cost, a, b):
     if isinstance(result, monge.ExactResult):
         if is_balanced:
             check_exact(result, cost, a, b)
+        else:
+            check_partial(result, cost, a, b, penalties)
     elif isinstance(result, monge.RegularizedResult):
-        check_quadratic(result, a, b)
+        check_quadratic(result, cost, a, b, quadratic)
     else:
         check_entropic(result, cost, a, b, penalties)
 
@@ -286,12 +343,14 @@ def solve(draw):
     else:
         terms = [{}, {"quadratic": 0.5}, {"quadratic": 5.0}, {"quadratic": -1}, {"group_lasso": 0.1}, {"l1": 0.1}]
         terms += [{"hypentropy": 0.1}, {"group_lasso": 0.1, "groups": np.arange(n) // 2}]
-        given |= draw(st.sampled_from(terms))
+        terms = draw(st.sampled_from(terms))
+        given |= terms
         given |= some_options(draw, "tol", "max_iter", "n_threads", "progress", "device", "method")
     drawn = [v for v in (M, a, b, *others) if v is not None]
     result = called(function, given, drawn)
     if result is not None and not any(v.is_wrong for v in drawn):
-        check(result, M.numbers, numbers(a), numbers(b))
+        quadratic = given["quadratic"] if list(given.keys() & TERMS) == ["quadratic"] else None
+        check(result, M.numbers, numbers(a), numbers(b), quadratic)
         check_frame(result, M.given)
         check_products(draw, result)
 
@@ -333,6 +392,30 @@ def solve_points(draw):
         check(result, cost, numbers(a), numbers(b))
         check_frame(result, x.given)
         check_products(draw, result)
+        check_points(draw, result, x.numbers, y.numbers, metric)
+
+
+def check_points(draw, result, x, y, metric):
+    """The map at the sources has averages of targets, and gradients are sums of the plan and of cost derivatives."""
+    plan = np.asarray(result.plan, float)
+    rounding = 1e-4 if result.plan.dtype in ("float32", getattr(torch, "float32", None)) else 1e-6
+    row, column = plan.sum(1), plan.sum(0)
+    points = draw(st.sampled_from([None, "sources", "nonsense", np.zeros((2, 9))]))
+    is_of_sources = points is None or (isinstance(points, str) and points == "sources")
+    given = {} if points is None else {"points": x if is_of_sources else points}
+    found = called(result.transform, given, [])
+    assert found is None or is_of_sources
+    is_entropic = hasattr(result.report, "eps") and result._reg_type == "kl"
+    if found is not None and metric in ("sqeuclidean", "dot") and is_entropic and (row > 1e-3).all():
+        close(found, plan @ y / row[:, None], 1e3 * rounding)
+    found = called(result.gradients, {}, []) if hasattr(result, "gradients") else None
+    if found is None or found.x is None or result.marginal_error > 0.1:
+        return
+    if metric == "sqeuclidean":
+        close(found.x, 2 * (row[:, None] * x - plan @ y), 1e3 * rounding * (1 + plan.sum()))
+        close(found.y, 2 * (column[:, None] * y - plan.T @ x), 1e3 * rounding * (1 + plan.sum()))
+    if metric == "dot":
+        close(found.x, -plan @ y, 1e3 * rounding * (1 + plan.sum()))
 
 
 def costs(x, y, metric):
@@ -390,7 +473,6 @@ def assignment(draw):
     found = called(monge.linear_sum_assignment, {"cost_matrix": M.given, "maximize": maximize}, [])
     if found is None or M.numbers is None:
         return
-    optimize = pytest.importorskip("scipy.optimize")
     for k, cost in enumerate(M.numbers.reshape(-1, *shape[-2:])):
         for indices, wanted in zip(found, optimize.linear_sum_assignment(cost, bool(maximize))):
             np.testing.assert_array_equal(np.asarray(indices).reshape(-1, len(wanted))[k], wanted)
@@ -408,7 +490,61 @@ def divergence(draw):
         check(result.ab, costs(x.numbers, y.numbers, "sqeuclidean"), numbers(a), numbers(b))
 
 
-CALLS = [solve, solve_points, solve_many, classic, assignment, divergence]
+def missing_pairs(draw):
+    """Sparse costs: the value is that of a linear program over the pairs that are stored."""
+    n, m = draw(st.integers(1, 5)), draw(st.integers(1, 5))
+    random = np.random.default_rng(draw(st.integers(0, 99)))
+    cost = np.where(random.random((n, m)) < draw(st.sampled_from([0.3, 0.8, 1.0])), random.random((n, m)), np.inf)
+    rows, columns = np.nonzero(np.isfinite(cost))
+    pairs = sparse.coo_array((cost[rows, columns], (rows, columns)), (n, m))
+    M = draw(st.sampled_from([pairs, pairs.tocsr(), sparse.csr_matrix(pairs), pairs.tocsc()]))
+    a, b = maybe(draw, arrays((n,), True)), maybe(draw, arrays((m,), True))
+    given = {"M": M} | present(a=a, b=b) | some_options(draw, "unbalanced", "mass", "tol", "n_threads", "progress")
+    drawn = [v for v in (a, b) if v is not None]
+    result = called(draw(st.sampled_from([monge.solve_exact, monge.solve])), given, drawn)
+    if result is None or any(v.is_wrong for v in drawn) or not result.converged:
+        return
+    mass = result._options.get("mass")
+    penalties = tuple(result._options.get(name, np.inf) for name in ("penalty_a", "penalty_b"))
+    a, b = (np.full(size, 1 / size) if v is None else v.numbers for v, size in ((a, n), (b, m)))
+    b = b * (a.sum() / b.sum())
+    value = least_cost(cost, a, b, penalties, mass)
+    assert value is not None, "there is no plan"
+    close(float(result.value), value, 1e-6 * (2 + sum(rho for rho in penalties if rho < np.inf)))
+
+
+def projection(draw):
+    """Rows and columns are divided by their sums in turn. A preset may begin with either side and add a small number to
+    the sums."""
+    shape = (*draw(st.sampled_from([(), (2,), (2, 1)])), draw(st.integers(1, 5)), draw(st.integers(1, 5)))
+    logits = draw(arrays(shape))
+    given = {"logits": logits.given}
+    given |= draw(
+        st.sampled_from(
+            [{}, {"iterations": 3}, {"iterations": 0}, {"iterations": 1.5}, {"preset": "mhc_paper"}, {"preset": "x"}]
+        )
+    )
+    given |= draw(st.sampled_from([{}, {"n_threads": 1}, {"n_threads": -1}, {"row_marginal": np.full(shape[-2], 2.0)}]))
+    found = called(monge.project, given, [])  # A matrix with NaN has a projection of NaN.
+    if found is None or logits.is_wrong:
+        return
+    options = {name: given[name] for name in ("preset", "row_marginal", "iterations") if name in given}
+    rows, columns = (np.array(v) for v in monge.projection_marginals(*shape[-2:], **options))
+    # Half precision keeps 11 bits.
+    rounding = (2e-3 if np.asarray(found).dtype == np.float16 else 1e-5) * max(1, rows.max(), columns.max())
+    if "preset" in given:
+        sums = np.asarray(found, float)
+        off = abs(sums.sum(-1) - rows).max(), abs(sums.sum(-2) - columns).max()
+        assert (sums >= 0).all() and min(off) <= max(shape) * rounding, off
+        return
+    matrix = np.exp(logits.numbers - logits.numbers.max((-2, -1), keepdims=True))
+    for _ in range(given.get("iterations", 20)):
+        matrix = matrix * (rows[:, None] / matrix.sum(-1, keepdims=True))
+        matrix = matrix * (columns / matrix.sum(-2, keepdims=True))
+    close(found, matrix, rounding)
+
+
+CALLS = [solve, solve_points, solve_many, classic, assignment, divergence, missing_pairs, projection]
 
 
 @pytest.mark.parametrize("call", CALLS)
