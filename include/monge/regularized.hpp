@@ -74,7 +74,9 @@ constexpr auto names_of(RegularizedMethod) {
 enum class RegularizedCriterion {
   gap,  ///< RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|. The gap is relative to the larger of
         ///< the primal value, for costs shifted to begin at 0, and 1e-6 (after float32 1e-3) of the mass times the
-        ///< range of the costs. Costs that are all equal have the slope of h at equal entries in place of a range.
+        ///< range of the costs between points with mass. Costs of more than 100 times the others do not count in the
+        ///< range if the others are a sixteenth of the allowed pairs, by mass. Costs that are all equal have the slope
+        ///< of h at equal entries in place of a range.
   residual,  ///< The residual alone.
 };
 constexpr auto names_of(RegularizedCriterion) {
@@ -172,8 +174,9 @@ struct RegularizedReport {
   double marginal_error = 0;                 ///< |X 1 - p|_1 + |X^T 1 - q|_1
   double transport_cost = 0;                 ///< <C, X>
   double regularization = 0;                 ///< h(X)
-  /// <C, X> + h(X) + (mass - transported_mass) c, with c the least cost of an allowed pair. The mass that X lacks
-  /// counts at this cost, so an offset of the costs changes primal and dual by the same amount, offset times mass.
+  /// <C, X> + h(X) + (mass - transported_mass) c, with c the least cost of an allowed pair of points with mass. The
+  /// mass that X lacks counts at this cost, so an offset of the costs changes primal and dual by the same amount,
+  /// offset times mass.
   double primal = 0;
   double dual = 0;            ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
   double gap = 0;             ///< primal - dual. It may be negative if X does not have its marginals.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -152,11 +153,26 @@ class CudaBackend final : public Backend {
     Together surveys(runtime_, inputs.size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
       surveys.next_problem();
-      costs.push_back(std::make_shared<RegularizedCosts>(runtime_, inputs[i], surveys.queue()));
+      costs.push_back(std::make_shared<RegularizedCosts>(runtime_, inputs[i]));
+      costs.back()->survey(surveys.queue());
     });
     surveys.launch();
-    for_each_problem(costs.size(), [&](std::size_t i) { costs[i]->finish(); });
-    return {costs.begin(), costs.end()};
+    std::vector<std::size_t> open(costs.size());
+    std::iota(open.begin(), open.end(), std::size_t{0});
+    for (;;) {
+      std::erase_if(open, [&](std::size_t i) {
+        bool goes_on = false;
+        for_problem(i, [&] { goes_on = costs[i]->finish_survey(); });
+        return !goes_on;
+      });
+      if (open.empty()) return {costs.begin(), costs.end()};
+      Together next(runtime_, open.size());
+      for (std::size_t const i : open) {
+        next.next_problem();
+        costs[i]->survey(next.queue());
+      }
+      next.launch();
+    }
   }
 
   std::vector<std::unique_ptr<monge::SplittingOperator>> splitting_operators(

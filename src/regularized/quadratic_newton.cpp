@@ -130,7 +130,9 @@ class Newton {
   }
 
   /// Gaps are relative to this value.
-  double size() const { return std::max(std::abs(now_.values.dual), least_gap_unit(Precision::float64)); }
+  double size() const {
+    return std::max(std::abs(now_.values.dual), least_gap_unit(Precision::float64) * quadratic_.scale().gap_unit);
+  }
 
   bool is_converged() const {
     double const tolerance = settings_.tolerance;
@@ -192,9 +194,9 @@ class Newton {
     return predicted > 0 ? (rise + rounding()) / predicted : -1;
   }
 
-  /// Costs are at most 1 and so is |X|^2: no dual value exceeds this where there is a plan.
+  /// |X|^2 is at most 1: no dual value exceeds this where there is a plan.
   void require_bounded() const {
-    if (!(now_.values.dual <= 1 + now_.weight / 2 + 1e-6)) throw_no_plan();
+    if (!(now_.values.dual <= quadratic_.scale().most + now_.weight / 2 + 1e-6)) throw_no_plan();
   }
 
   QuadraticOperator& quadratic_;
@@ -233,7 +235,8 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
       options.tolerance, options.criterion, options.iterations, run.problem.p, run.problem.q, u, v, {}};
   settings.observe = [&](QuadraticProgress const& now) {
     double const weight = user_weight * now.weight, seconds = watch.seconds();
-    double const size = std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64));
+    double const size =
+        std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64) * scale.gap_unit);
     report.history.push_back({now.passes, weight, now.residual, std::abs(now.values.gap) / size,
                               std::numeric_limits<double>::quiet_NaN(), now.values.active, seconds});
     return !options.progress || options.progress({now.passes, weight, now.residual, seconds, index});
@@ -261,12 +264,14 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
     report.message = fmt::format("converged after {} passes; relative residual {:.3g}, relative gap {:.3g}",
                                  report.iterations, errors.residual, errors.gap);
   if (report.status == Status::iteration_limit)
-    report.message = fmt::format("{} passes left {}; more iterations, a larger tolerance or a larger weight would help",
-                                 report.iterations, reached);
+    report.message =
+        fmt::format("{} passes left {}; more iterations, a larger tolerance or a larger weight would help{}",
+                    report.iterations, reached, run.advice());
   if (report.status == Status::precision_limit)
-    report.message = fmt::format("float64 leaves {}; {} would help", reached,
+    report.message = fmt::format("float64 leaves {}; {} would help{}", reached,
                                  target > 0 ? "a larger tolerance or a larger weight"
-                                            : "a larger tolerance, or method splitting, for a cost matrix,");
+                                            : "a larger tolerance, or method splitting, for a cost matrix,",
+                                 run.advice());
   if (report.status == Status::stopped) report.message = "progress asked to stop";
 }
 

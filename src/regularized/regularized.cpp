@@ -3,9 +3,12 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include <fmt/format.h>
 
 #include <monge/regularized.hpp>
 
@@ -23,7 +26,15 @@ namespace monge {
 RegularizedErrors RegularizedRun::errors_of(RegularizedValues const& values) const {
   double const primal = values.transport_cost + values.regularization;
   return {std::sqrt(values.residual_squares) / marginal_norm(),
-          std::abs(primal - values.dual) / std::max(std::abs(primal), least_gap_unit(problem.precision))};
+          std::abs(primal - values.dual) /
+              std::max(std::abs(primal), least_gap_unit(problem.precision) * costs->scale().gap_unit)};
+}
+
+std::string RegularizedRun::advice() const {
+  CostScale const& scale = costs->scale();
+  if (scale.gap_unit == 1) return {};
+  return fmt::format("; costs are up to {:.1e} times those of other pairs: forbid by inf what no plan should use",
+                     scale.most / scale.gap_unit);
 }
 
 void RegularizedRun::report_values(RegularizedValues const& values) {

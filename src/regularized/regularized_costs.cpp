@@ -24,10 +24,15 @@ double slope_of(RegularizerTerms const& terms, double mass, double share) {
 
 }  // namespace
 
-void RegularizedCosts::set_scale(double least, double most, RegularizerTerms const& terms) {
-  scale_.offset = least;
-  scale_.range = most - least;
-  if (scale_.range > 0) return;
+void RegularizedCosts::set_scale(double least, CostSearch const& found, RegularizerTerms const& terms) {
+  scale_.offset = found.least();
+  scale_.range = found.range();
+  scale_.depth = found.least() - least;
+  if (scale_.range > 0) {
+    scale_.most = (found.most() - found.least()) / scale_.range;
+    scale_.gap_unit = found.gap_range() / scale_.range;
+    return;
+  }
   double const slope = slope_of(terms, scale_.mass, 1 / (static_cast<double>(n_) * static_cast<double>(m_)));
   using Limits = std::numeric_limits<double>;
   scale_.range = slope >= Limits::min() && slope <= Limits::max() ? slope : 1;

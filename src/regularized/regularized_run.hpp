@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/stopwatch.hpp"
@@ -10,7 +11,7 @@
 
 namespace monge {
 
-/// Gaps are relative to at least this value, for costs of range 1, so that a value of 0 can be certified. Float32
+/// Gaps are relative to at least this value times CostScale::gap_unit, so that a value of 0 can be certified. Float32
 /// rounds costs by 6e-8 of their range.
 constexpr double least_gap_unit(Precision precision) {
   return precision == Precision::float32 ? 1e-3 : 1e-6;
@@ -37,6 +38,8 @@ struct RegularizedRun {
     return std::sqrt(squares);
   }
   RegularizedErrors errors_of(RegularizedValues const& values) const;
+  /// What helps a solve that ends short where costs differ too much; empty elsewhere.
+  std::string advice() const;
   /// Fills in the values of the report.
   void report_values(RegularizedValues const& values);
   /// Whether the errors of the criterion are within the tolerance.

@@ -135,8 +135,11 @@ class SplittingRun {
     double excess = 0;
     for (std::size_t i = 0; i < u.size(); ++i) excess += problem.p[i] * u[i] / 2;
     for (std::size_t j = 0; j < v.size(); ++j) excess -= problem.q[j] * v[j] / 2;
-    for (double& value : u) value = (value - excess - scale.offset / 2) / scale.range;
-    for (double& value : v) value = (value + excess - scale.offset / 2) / scale.range;
+    // Potentials of points without mass are lowered in plans.
+    for (std::size_t i = 0; i < u.size(); ++i)
+      u[i] = (u[i] - excess - scale.offset / 2 + (problem.p[i] == 0 ? scale.depth : 0)) / scale.range;
+    for (std::size_t j = 0; j < v.size(); ++j)
+      v[j] = (v[j] + excess - scale.offset / 2 + (problem.q[j] == 0 ? scale.depth : 0)) / scale.range;
     splitting_.begin_from({u, v, problem.plan});
   }
 
@@ -179,9 +182,9 @@ class SplittingRun {
     if (at_end) return finish_at_end();
     if (options_.tolerance > 0 && is_stalled()) {
       choose();
-      return finish(
-          Status::precision_limit,
-          fmt::format("float32 leaves a relative residual of {:.3g}; precision float64 can go further", residual_));
+      return finish(Status::precision_limit,
+                    fmt::format("float32 leaves a relative residual of {:.3g}; precision float64 can go further{}",
+                                residual_, run_.advice()));
     }
     if (options_.accelerate) take_turns();
   }
@@ -193,10 +196,11 @@ class SplittingRun {
       return finish(Status::completed, fmt::format("ran {} iterations", report().iterations));
     finish(Status::iteration_limit,
            fmt::format("{} iterations left a relative residual of {:.3g}{}; more iterations, {}a larger "
-                       "tolerance or a larger weight would help",
+                       "tolerance or a larger weight would help{}",
                        report().iterations, residual_,
                        std::isnan(gap_) ? "" : fmt::format(" and a relative gap of {:.3g}", gap_),
-                       options_.step == usual_step ? "" : fmt::format("the default step of {}, ", usual_step)));
+                       options_.step == usual_step ? "" : fmt::format("the default step of {}, ", usual_step),
+                       run_.advice()));
   }
 
   /// The accelerated run may end earlier or later than the plain one. The first kAlone iterations, enough for many
@@ -271,12 +275,12 @@ class SplittingRun {
            plain_.iterations - plain_.least_at >= std::max(1000, plain_.iterations / 2);
   }
 
-  /// Each term of h is largest with all mass in one pair, and S, with l1, is at most 1: no plan with these marginals
-  /// has a larger value than `most`. A larger dual value shows that there is no plan.
+  /// Each term of h is largest with all mass in one pair, and so is S, with l1: no plan with these marginals has a
+  /// larger value than `most`. A larger dual value shows that there is no plan.
   void require_plan(RegularizedValues const& values) const {
     CostScale const scale = splitting_.scale();
     RegularizerTerms const& terms = run_.problem.terms;
-    double most = 1 + scale.quadratic(terms.quadratic) / 2;
+    double most = scale.most + scale.quadratic(terms.quadratic) / 2;
     if (terms.group_lasso > 0) most += scale.linear(terms.group_lasso) * *std::ranges::max_element(terms.group_weights);
     if (terms.hypentropy > 0)
       most += scale.linear(terms.hypentropy) * std::asinh(1 / scale.width(terms.hypentropy_width));

@@ -6,6 +6,7 @@
 // units (CostScale). Only functions for plans use the user's units.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -40,16 +41,23 @@ struct RegularizerTerms {
   char const* own_name() const { return slopes ? "slopes" : "separable"; }
 };
 
-/// The user's cost c is (c - offset) / range inside. The offset is the least cost of an allowed pair. The range is the
-/// largest c - offset + lambda_1 W of the allowed pairs whose points both have mass. If that is 0, all values come from
-/// h: the range is then the slope of h at equal entries, or 1 if h is 0. Masses are in units of `mass`.
+/// The user's cost c is (c - offset) / range inside. Allowed pairs whose points both have mass decide on both: the
+/// offset is their least cost, and the range is the largest c - offset + lambda_1 W of those that are not dear
+/// (CostSearch). If that is 0, all values come from h: the range is then the slope of h at equal entries, or 1 if h is
+/// 0. Pairs of a point without mass may cost less than the offset. Operators count their cost as 0 inside, and
+/// splitting lowers the potentials of such points by `depth`. Masses are in units of `mass`.
 struct CostScale {
   double offset = 0, range = 1, mass = 1;
+  double most = 1;      ///< The largest cost inside of two points with mass: above 1 with dear pairs.
+  double gap_unit = 1;  ///< Gaps are relative to at least a part of this cost inside (CostSearch).
+  double depth = 0;     ///< How far the costs of points without mass lie below the offset, in the user's units.
 
   /// The weights of the terms inside.
   double quadratic(double weight) const { return weight * mass / range; }
   double linear(double weight) const { return weight / range; }  // The weight of group_lasso, l1 or hypentropy.
   double width(double beta) const { return beta / mass; }
+  /// Smaller costs inside count as this.
+  double floor() const { return depth > 0 ? 0 : -std::numeric_limits<double>::infinity(); }
 };
 
 /// A checked problem, except for the values of matrices and points. p and q are shares of the mass.
@@ -60,6 +68,43 @@ struct RegularizedInput {
   double mass;
   RegularizerTerms const& terms;
   bool means = true;  // Quadratic operators need the means of the costs; splitting does not.
+};
+
+/// The search for the costs that a plan needs, among the allowed pairs whose points both have mass. It asks for surveys
+/// of the pairs up to some cost, here 1 % of the range, until this leaves too few pairs.
+///
+/// Pairs that cost more are dear if each point keeps partners with a share kUnitShare > 1/2 of the other side's mass
+/// without them. Then a plan without dear pairs exists, and no optimal plan needs one (docs/math.md, section 17): they
+/// are as good as forbidden, and the others decide on the range.
+///
+/// Where some point keeps less, a plan may need the dear pairs, or not, and the range counts them. If it needs them,
+/// its value is large beside the other costs. So a gap is small only beside the value or the other costs, unless these
+/// are rare: a part below kGapPart of the allowed pairs, by mass.
+class CostSearch {
+ public:
+  /// Of pairs with a cost of `least` to `most`, the latter with l1.
+  CostSearch(double least, double most) : least_(least), most_(most), range_(most - least), gap_range_(range_) {}
+
+  /// The cost, with l1, up to which the next survey counts pairs.
+  double limit() const { return least_ + kCheap * gap_range_; }
+  /// Takes its largest cost, with l1; the least share of mass that counted partners of a point have; and the part of
+  /// the allowed pairs that counted ones are, by mass. Returns whether another survey is needed.
+  bool take(double most, double share, double part) {
+    if (!(part >= kGapPart && most > least_)) return false;
+    gap_range_ = most - least_;
+    if (share >= kUnitShare) range_ = gap_range_;  // Shares fall from survey to survey.
+    return true;
+  }
+
+  double least() const { return least_; }
+  double most() const { return most_; }
+  double range() const { return range_; }
+  double gap_range() const { return gap_range_; }
+  bool has_dear_pairs() const { return range_ < most_ - least_; }
+
+ private:
+  static constexpr double kCheap = 0.01, kUnitShare = 0.6, kGapPart = 1.0 / 16;
+  double least_, most_, range_, gap_range_;
 };
 
 /// The costs of a problem on a device, with the terms of h and the shares. The constructor reads them once; the
@@ -79,8 +124,8 @@ class RegularizedCosts {
     scale_.mass = input.mass;
   }
 
-  /// Sets the scale of costs of this range.
-  void set_scale(double least, double most, RegularizerTerms const& terms);
+  /// Sets the scale. `least` is the least cost of all allowed pairs.
+  void set_scale(double least, CostSearch const& found, RegularizerTerms const& terms);
 
   CostScale scale_;
 

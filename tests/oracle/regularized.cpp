@@ -164,12 +164,14 @@ std::vector<std::unique_ptr<SplittingOperator>> make_splitting(Backend const& ba
 RegularizedOracle::RegularizedOracle(RegularizedData const& data)
     : n_(data.recipe.n), m_(data.recipe.m), p_(widen(data.p)), q_(widen(data.q)) {
   std::vector<double> const weights = data.terms.l1 > 0 ? data.l1_weights.values() : std::vector<double>(at(n_ * m_));
-  double least = kInfinity, most = -kInfinity;
+  double least = kInfinity, most = -kInfinity, least_of_all = kInfinity;
   for (std::int64_t e = 0; e < n_ * m_; ++e) {
     double const cost = data.costs[at(e)];
     if (cost == kInfinity) continue;
-    least = std::min(least, cost);
-    if (data.p[at(e / m_)] > 0 && data.q[at(e % m_)] > 0) most = std::max(most, cost + data.terms.l1 * weights[at(e)]);
+    bool const has_mass = data.p[at(e / m_)] > 0 && data.q[at(e % m_)] > 0;
+    least_of_all = std::min(least_of_all, cost);
+    if (has_mass) least = std::min(least, cost);
+    if (has_mass) most = std::max(most, cost + data.terms.l1 * weights[at(e)]);
   }
   Real const mass = data.recipe.mass, entry = mass / (Real(data.recipe.n) * data.recipe.m);
   Real range = Real(most) - Real(least);
@@ -179,12 +181,14 @@ RegularizedOracle::RegularizedOracle(RegularizedData const& data)
     if (data.terms.hypentropy > 0) range += data.terms.hypentropy * std::asinh(entry / data.terms.hypentropy_width);
     if (range == 0) range = 1;
   }
-  scale_ = {least, static_cast<double>(range), data.recipe.mass};
+  scale_ = {
+      .offset = least, .range = static_cast<double>(range), .mass = data.recipe.mass, .depth = least - least_of_all};
   quadratic_ = data.terms.quadratic * mass / range;
   hypentropy_ = data.terms.hypentropy / range;
   width_ = data.terms.hypentropy_width / mass;
   for (std::int64_t e = 0; e < n_ * m_; ++e) {
-    c_.push_back((Real(data.costs[at(e)]) - Real(least)) / range);
+    // Points without mass may have smaller costs, which count as 0.
+    c_.push_back(std::max((Real(data.costs[at(e)]) - Real(least)) / range, Real(0)));
     w_.push_back(Real(data.terms.l1) / range * weights[at(e)]);
     s_.push_back(c_.back() + w_.back());
   }

@@ -74,6 +74,8 @@ class RegularizedOracle {
   std::int64_t rows() const { return n_; }
   std::int64_t columns() const { return m_; }
   CostScale const& scale() const { return scale_; }
+  Vector const& p() const { return p_; }
+  Vector const& q() const { return q_; }
   /// C + l1, +infinity for forbidden pairs; n x m.
   Vector const& costs() const { return s_; }
 

@@ -137,7 +137,7 @@ def test_the_certificate_is_that_of_the_formulas(rng, name):
     rounding = 16 * x.size * EPSILON * (abs(cost).max() + abs(u).max() + abs(v).max())
     linear = (cost * x).sum()
     # Mass that X lacks counts at the least cost, so that the gap is that of costs without their offset.
-    allowed = np.broadcast_to(h.get("mask", True), SHAPE)
+    allowed = np.broadcast_to(h.get("mask", True), SHAPE) & (a[:, None] > 0) & (b > 0)
     primal = linear + regularization(x, h) + cost[allowed].min() * (a.sum() - x.sum())
     dual = a @ u + b @ v - conjugate(u[:, None] + v[None, :] - cost, h)
     assert result.value_linear == pytest.approx(linear, abs=rounding)
@@ -147,10 +147,52 @@ def test_the_certificate_is_that_of_the_formulas(rng, name):
     # The criterion, as the header says it.
     residual = np.linalg.norm(np.concatenate((x.sum(1) - a, x.sum(0) - b)))
     assert residual <= tolerance * np.linalg.norm(np.concatenate((a, b))) + rounding
-    assert abs(result.gap) <= tolerance * max(abs(primal - cost.min()), 1e-3 * np.ptp(cost)) + rounding
+    least = cost[allowed].min()
+    assert abs(result.gap) <= tolerance * max(abs(primal - least), 1e-3 * np.ptp(cost[allowed])) + rounding
     assert result.marginal_error == pytest.approx(abs(x.sum(1) - a).sum() + abs(x.sum(0) - b).sum(), abs=rounding)
     assert (x[~np.broadcast_to(h.get("mask", True), SHAPE)] == 0).all()
     assert result.nonzeros == np.count_nonzero(x)
+
+
+SOLVES = {
+    "newton": {"quadratic": 0.5},
+    "quadratic": {"quadratic": 0.5, "method": "splitting"},
+    "group_lasso": {"group_lasso": 0.01, "groups": np.arange(8) // 4},
+    "l1": {"quadratic": 0.5, "l1": 0.1, "l1_weights": np.arange(48).reshape(8, 6) % 7 / 7},
+    "hypentropy": {"hypentropy": 0.1},
+}
+
+
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_dear_pair_is_as_good_as_forbidden(rng, name, dtype):
+    cost = rng.random((8, 6)).astype(dtype)
+    forbidden = cost.copy()
+    forbidden[0, 0] = np.inf
+    expected = monge.solve_regularized(forbidden, **SOLVES[name])
+    for dear in (1e3, 1e6, 1e9, 1e12, 1e30, *([1e300] if dtype == np.float64 else [])):
+        cost[0, 0] = dear
+        result = monge.solve_regularized(cost, **SOLVES[name])
+        assert result.converged and expected.converged
+        assert abs(result.gap) <= 1e-4 * result.value
+        assert result.value == pytest.approx(expected.value, rel=1e-12)
+        assert result.plan[0, 0] == 0
+
+
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_points_without_mass_may_have_any_costs(rng, name, dtype):
+    cost = rng.random((8, 6)).astype(dtype)
+    a = weights(rng, 8, 0)
+    a[3] = 0
+    a /= a.sum()
+    expected = monge.solve_regularized(cost, a, **SOLVES[name])
+    for padding in (-1e3, -1e6, -1e15, 1e6, 1e15):
+        cost[3] = padding
+        result = monge.solve_regularized(cost, a, **SOLVES[name])
+        assert result.converged and expected.converged
+        assert abs(result.gap) <= 1e-4 * result.value
+        assert result.value == pytest.approx(expected.value, rel=2e-4)
 
 
 @settings(deadline=None, max_examples=30, derandomize=True)

@@ -5,9 +5,11 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <monge/monge.hpp>
 
 #include "oracle/backend_test.hpp"
@@ -101,12 +103,13 @@ struct Terms {
   }
 };
 
-/// The least cost of an allowed pair.
+/// The least cost of an allowed pair of points with mass.
 double least_cost(Case const& problem, Regularizer const& h) {
   double least = std::numeric_limits<double>::infinity();
+  std::size_t const m = problem.q.size();
   for (std::size_t k = 0; k < problem.cost.size(); ++k) {
     bool const is_allowed = !h.mask.data() || static_cast<double const*>(h.mask.data())[k] != 0;
-    if (is_allowed) least = std::min(least, problem.cost[k]);
+    if (is_allowed && problem.p[k / m] > 0 && problem.q[k % m] > 0) least = std::min(least, problem.cost[k]);
   }
   return least;
 }
@@ -282,7 +285,7 @@ TEST_P(Splitting, ConstantCostsHaveTheUnitsOfTheTerms) {
 
 TEST_P(Splitting, WeightsBeyondNumbersAreErrors) {
   Case problem = make_case(3, 4, 2);
-  problem.cost = {0, 1, 2, 4, 0, 1, 2, 4, 0, 1, 2, 4};
+  problem.cost = {1, 1, 2, 5, 1, 1, 2, 5, 1, 1, 2, 5};
   Terms const terms(problem);
   auto const message_of = [&](Regularizer const& h, RegularizedMethod method) {
     RegularizedOptions given = options(1e-3);
@@ -792,6 +795,173 @@ TEST_P(Splitting, AccuracyKnowsNoOffsetAndNoUnusedCost) {
   }
   unused.cost[0] = 1e9;  // Its row and column have no mass.
   expect_value(unused, 0, 0);
+}
+
+/// Each term with each method that takes it.
+struct Solve {
+  Regularizer h;
+  RegularizedMethod method;
+};
+
+std::vector<Solve> solves_of(Terms const& terms, bool is_float64) {
+  std::vector<Solve> solves;
+  for (std::size_t k : {1, 2, 4, 6, 7}) solves.push_back({terms.all[k], RegularizedMethod::splitting});
+  if (is_float64) {
+    for (std::size_t k : {0, 1, 5}) solves.push_back({terms.all[k], RegularizedMethod::newton});
+  }
+  return solves;
+}
+
+// Dear pairs take part in no iteration: entries, and so all bits, are those of the problem that forbids them.
+TEST_P(Splitting, DearPairsAreAsGoodAsForbidden) {
+  Case const problem = make_case(23, 18, 31);
+  Terms const terms(problem);
+  double const infinity = std::numeric_limits<double>::infinity();
+  auto const with = [&](std::vector<double> const& dear) {
+    Case result = problem;
+    for (std::size_t k = 0; k < dear.size(); ++k) result.cost[(k + 1) * 18 + k + 1] = dear[k];  // Both have mass.
+    return result;
+  };
+  for (std::vector<double> const& dear :
+       {std::vector{1e3}, {1e6}, {1e9}, {1e12}, {1e15}, {1e100}, {1e300}, {1e3, 1e6, 1e5, 1e9, 1e12, 1e300, 1e40}}) {
+    for (Solve const& solve : solves_of(terms, is_float64())) {
+      RegularizedOptions given = options(kTolerance);
+      given.method = solve.method;
+      Case const costs = with(dear), forbidden = with(std::vector<double>(dear.size(), infinity));
+      RegularizedPlan const plan = solve_regularized(context(), costs.matrix(), problem.p, problem.q, solve.h, given);
+      RegularizedPlan const expected =
+          solve_regularized(context(), forbidden.matrix(), problem.p, problem.q, solve.h, given);
+      SCOPED_TRACE(fmt::format("cost {}, quadratic {}, group lasso {}, hypentropy {}, method {}", dear.back(),
+                               solve.h.quadratic, solve.h.group_lasso, solve.h.hypentropy,
+                               static_cast<int>(solve.method)));
+      RegularizedReport const &report = plan.report(), &expected_report = expected.report();
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(std::abs(report.gap), kTolerance * report.primal);
+      EXPECT_EQ(report.iterations, expected_report.iterations);
+      EXPECT_EQ(report.primal, expected_report.primal);
+      EXPECT_EQ(dense(plan), dense(expected));
+    }
+  }
+}
+
+// Costs of points without mass change no value.
+TEST_P(Splitting, PointsWithoutMassMayHaveAnyCosts) {
+  Case const problem = make_case(23, 18, 37);
+  Terms const terms(problem);
+  for (Solve const& solve : solves_of(terms, is_float64())) {
+    RegularizedOptions given = options(kTolerance);
+    given.method = solve.method;
+    RegularizedReport const expected =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, solve.h, given).report();
+    for (double const cost : {-1e3, -1e6, -1e15, -1e300, 1e6, 1e15, 1e300}) {
+      Case padded = problem;
+      for (std::size_t i = 0; i < 23; ++i) padded.cost[i * 18] = cost;
+      for (std::size_t j = 0; j < 18; ++j) padded.cost[j] = cost / 2;
+      SCOPED_TRACE(fmt::format("cost {}, quadratic {}, group lasso {}, hypentropy {}, method {}", cost,
+                               solve.h.quadratic, solve.h.group_lasso, solve.h.hypentropy,
+                               static_cast<int>(solve.method)));
+      RegularizedPlan const plan = solve_regularized(context(), padded.matrix(), problem.p, problem.q, solve.h, given);
+      RegularizedReport const& report = plan.report();
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(std::abs(report.gap), kTolerance * report.primal);
+      EXPECT_NEAR(report.primal, expected.primal, 2 * kTolerance * expected.primal);
+      // The potentials of these points lie as low as their costs, but for l1, of at most 0.3, and slacks.
+      std::vector<double> const u = plan.u(), v = plan.v();
+      auto const expect_below = [&](std::size_t i, std::size_t j) {
+        if (solve.h.mask.data() && terms.mask[i * 18 + j] == 0) return;
+        double const allowed = padded.cost[i * 18 + j] + 0.4 + 1e-15 * std::abs(cost);
+        EXPECT_LE(u[i] + v[j], allowed) << i << ", " << j;
+      };
+      for (std::size_t j = 0; j < 18; ++j) expect_below(0, j);
+      for (std::size_t i = 0; i < 23; ++i) expect_below(i, 0);
+    }
+  }
+}
+
+// Two of three pairs join points of different classes, and are dear. Their number gives no proof that no plan needs
+// them.
+TEST_P(Splitting, GapsAreSmallBesideTheCostsThatPlansUse) {
+  Case problem = make_case(24, 24, 41), forbidden = problem;
+  problem.p.assign(24, 1.0 / 24);
+  problem.q = problem.p;
+  for (double const dear : {1e3, 1e6, 1e9, 1e12, 1e15}) {
+    for (std::size_t k = 0; k < problem.cost.size(); ++k) {
+      if (k / 24 % 3 == k % 24 % 3) continue;
+      problem.cost[k] = dear;
+      forbidden.cost[k] = std::numeric_limits<double>::infinity();
+    }
+    Terms const terms(problem);
+    for (Solve const& solve : solves_of(terms, is_float64())) {
+      if (solve.h.mask.data()) continue;
+      RegularizedOptions given = options(kTolerance);
+      given.method = solve.method;
+      given.iterations = 3000;
+      SCOPED_TRACE(fmt::format("cost {}, quadratic {}, group lasso {}, hypentropy {}, method {}", dear,
+                               solve.h.quadratic, solve.h.group_lasso, solve.h.hypentropy,
+                               static_cast<int>(solve.method)));
+      RegularizedReport const report =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, solve.h, given).report();
+      if (report.status != Status::converged) {
+        EXPECT_NE(report.message.find("forbid by inf"), std::string::npos) << report.message;
+        continue;
+      }
+      given.iterations = 20000;
+      double const value =
+          solve_regularized(context(), forbidden.matrix(), problem.p, problem.q, solve.h, given).report().primal;
+      EXPECT_NEAR(report.primal, value, 3 * kTolerance * value);
+    }
+  }
+}
+
+// Few pairs are allowed, and one of them is dear.
+TEST_P(Splitting, GapsAreSmallBesideTheCostsOfFewPairs) {
+  Case problem = make_case(40, 40, 47);
+  problem.p.assign(40, 1.0 / 40);
+  problem.q = problem.p;
+  std::vector<double> mask(problem.cost.size());
+  for (std::size_t i = 0; i < 40; ++i) {
+    for (std::size_t k = 0; k < 4; ++k) mask[i * 40 + (i + k) % 40] = 1;
+  }
+  Regularizer h;
+  h.quadratic = 3;
+  h.mask = {mask.data(), 40, 40};
+  RegularizedOptions given = options(kTolerance);
+  Case forbidden = problem;
+  forbidden.cost[0] = std::numeric_limits<double>::infinity();
+  double const value = solve_regularized(context(), forbidden.matrix(), problem.p, problem.q, h, given).report().primal;
+  given.iterations = 3000;
+  for (double const dear : {1e6, 1e9, 1e12}) {
+    problem.cost[0] = dear;
+    RegularizedReport const report =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+    if (report.status == Status::converged) {
+      EXPECT_NEAR(report.primal, value, 3 * kTolerance * value) << dear;
+    } else {
+      EXPECT_NE(report.message.find("forbid by inf"), std::string::npos) << report.message;
+    }
+  }
+}
+
+// Surveys of the dear pairs go on for some problems of a batch alone.
+TEST_P(Splitting, BatchesWithDearPairsGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases(4, make_case(23, 18, 43));
+  cases[1].cost[19] = 1e9;
+  cases[2].cost[20] = 1e6;
+  cases[2].cost[50] = 1e12;
+  cases[3].cost[0] = -1e6;
+  Regularizer h;
+  h.quadratic = 3;
+  std::vector<RegularizedProblem> problems;
+  for (Case const& one : cases) problems.push_back({one.matrix(), one.p, one.q, h});
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, options(1e-4));
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    SCOPED_TRACE(k);
+    RegularizedPlan const alone =
+        solve_regularized(context(), cases[k].matrix(), cases[k].p, cases[k].q, h, options(1e-4));
+    EXPECT_EQ(plans[k].report().iterations, alone.report().iterations);
+    EXPECT_EQ(dense(plans[k]), dense(alone));
+    EXPECT_EQ(plans[k].u(), alone.u());
+  }
 }
 
 TEST_P(Splitting, ProgressStopsAndKeepsWhatThereIs) {

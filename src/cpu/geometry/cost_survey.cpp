@@ -20,6 +20,14 @@ std::vector<unsigned char> SurveyedPoints::has_partner() const {
   return result;
 }
 
+double SurveyedPoints::least_weight(std::span<double const> shares) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] > 0) least = std::min(least, weight[i]);
+  }
+  return least;
+}
+
 CostLines lines_of(PointCosts<double> const& points) {
   CostLines costs;
   costs.lines = points.size(Side::rows);
@@ -86,6 +94,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
                         .count = count,
                         .l1 = input.l1,
                         .line_weight = input.line_weight[l],
+                        .most = input.most,
                         .place_weight = place_weight.data() + first,
                         .place_cost_sum = sums.cost.data() + first,
                         .place_weight_sum = sums.weight.data() + first},
@@ -111,6 +120,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
     SurveyedLine const& line = lines[l];
     result.is_valid = result.is_valid && line.is_valid;
     result.least = std::min(result.least, line.least);
+    result.least_with_mass = std::min(result.least_with_mass, line.least_with_mass);
     result.most = std::max(result.most, line.most);
     result.line.cost.push_back(line.cost);
     result.line.weight.push_back(line.weight);
@@ -119,6 +129,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, Workers const& workers) {
     result.forbidden += input.line_weight[l] * line.forbidden;
   }
   result.mean = cost.value() / weight.value();
+  result.weight = weight.value();
   return result;
 }
 

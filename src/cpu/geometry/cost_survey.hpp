@@ -19,6 +19,7 @@ struct CostSurveyInput {
   CostLines const* mask = nullptr;  // Null: all pairs with a finite cost are allowed.
   CostLines const* l1_weights = nullptr;
   double l1 = 0;
+  double most = std::numeric_limits<double>::infinity();  // Pairs of a larger C + l1 W count as forbidden.
 };
 
 /// Sums over the allowed pairs of each point, w the weight of the other point.
@@ -27,14 +28,19 @@ struct SurveyedPoints {
   std::vector<double> weight;  // sum w: positive if the point has a partner of weight.
 
   std::vector<unsigned char> has_partner() const;
+  /// The least weight among the points with a share.
+  double least_weight(std::span<double const> shares) const;
 };
 
 struct CostSurvey {
   double least = std::numeric_limits<double>::infinity();  // Least cost of an allowed pair.
-  double most = -least;  // Largest cost of allowed pairs of two points of positive weight, with l1 W.
-  double mean = 0;       // Weighted by the product of both weights, over allowed pairs.
-  double forbidden = 0;  // sum_ij a_i b_j over the forbidden pairs.
-  bool is_valid = true;  // Every number is valid; otherwise the rest is undefined.
+  // Of allowed pairs of two points of positive weight:
+  double least_with_mass = least;  // Least cost.
+  double most = -least;            // Largest cost, with l1 W.
+  double mean = 0;                 // Weighted by the product of both weights, over allowed pairs.
+  double weight = 0;               // sum_ij a_i b_j over the allowed pairs.
+  double forbidden = 0;            // The same over the forbidden pairs.
+  bool is_valid = true;            // Every number is valid; otherwise the rest is undefined.
   SurveyedPoints line, place;
 };
 

@@ -113,7 +113,9 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
   auto const infinity = hn::Inf(d), largest = hn::Set(d, std::numeric_limits<double>::max()), zero = hn::Zero(d);
   auto const own = hn::Set(d, run.line_weight), l1 = hn::Set(d, run.l1);
-  auto least = infinity, most = hn::Neg(infinity), cost_sum = zero, weight_sum = zero, forbidden = zero;
+  auto const limit = hn::Set(d, run.most);
+  auto least = infinity, least_with_mass = infinity, most = hn::Neg(infinity);
+  auto cost_sum = zero, weight_sum = zero, forbidden = zero;
   for (std::int64_t j = 0; j < run.count; j += kLanes) {
     auto const inside = hn::FirstN(d, to_size(std::min(kLanes, run.count - j)));
     auto const cost = hn::Load(d, run.costs + j);
@@ -130,10 +132,15 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
       penalised = hn::MulAdd(l1, weight, cost);
     }
     line.is_valid = line.is_valid && hn::AllTrue(d, hn::Or(valid, hn::Not(inside)));
+    allowed = hn::And(allowed, hn::Le(penalised, limit));
     auto const other = hn::LoadU(d, run.place_weight + j), weight = hn::IfThenElseZero(allowed, other);
     auto const finite = hn::IfThenElseZero(allowed, cost), share = hn::IfThenElseZero(allowed, own);
     least = hn::Min(least, hn::IfThenElse(allowed, cost, infinity));
-    if (run.line_weight > 0) most = hn::Max(most, hn::IfThenElse(hn::Gt(weight, zero), penalised, hn::Neg(infinity)));
+    if (run.line_weight > 0) {
+      auto const has_mass = hn::Gt(weight, zero);
+      least_with_mass = hn::Min(least_with_mass, hn::IfThenElse(has_mass, cost, infinity));
+      most = hn::Max(most, hn::IfThenElse(has_mass, penalised, hn::Neg(infinity)));
+    }
     cost_sum = hn::MulAdd(weight, finite, cost_sum);
     weight_sum = hn::Add(weight_sum, weight);
     forbidden = hn::Add(forbidden, hn::IfThenZeroElse(allowed, other));  // Padding has no weight.
@@ -141,6 +148,7 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
     hn::StoreU(hn::Add(share, hn::LoadU(d, run.place_weight_sum + j)), d, run.place_weight_sum + j);
   }
   line.least = std::min(line.least, hn::GetLane(hn::MinOfLanes(d, least)));
+  line.least_with_mass = std::min(line.least_with_mass, hn::GetLane(hn::MinOfLanes(d, least_with_mass)));
   line.most = std::max(line.most, hn::GetLane(hn::MaxOfLanes(d, most)));
   line.cost += hn::GetLane(hn::SumOfLanes(d, cost_sum));
   line.weight += hn::GetLane(hn::SumOfLanes(d, weight_sum));

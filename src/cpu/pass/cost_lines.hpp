@@ -94,11 +94,12 @@ struct LineRun {
   double const *costs, *mask, *l1_weights;
   std::int64_t count;
   double l1, line_weight;
+  double most;  // Pairs whose cost, with l1 W, is above this count as forbidden.
   double const* place_weight;
   double *place_cost_sum, *place_weight_sum;  // The line adds to these.
 };
 struct SurveyedLine {
-  double least = std::numeric_limits<double>::infinity(), most = -least;
+  double least = std::numeric_limits<double>::infinity(), most = -least, least_with_mass = least;
   double cost = 0, weight = 0;  // Sums, as those of SurveyedPoints.
   double forbidden = 0;         // sum w over the forbidden pairs.
   bool is_valid = true;

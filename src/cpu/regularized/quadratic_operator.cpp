@@ -253,20 +253,33 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   return k;
 }
 
-/// Points of zero mass get the largest potentials for which none of their pairs is active, lines first.
+/// Points of zero mass take no part. Then they get the largest potentials for which none of their pairs is active,
+/// lines first.
 RegularizedValues QuadraticOperator::evaluate() {
-  std::vector<double> line = now_.line.potential, place = now_.place.potential;
-  auto const is_idle = [](double share) { return share == 0; };
-  if (std::ranges::any_of(line_.share, is_idle)) set_idle(line_, line, place, true);
-  if (std::ranges::any_of(place_.share, is_idle)) set_idle(place_, line, place, false);
-  for (std::size_t l = 0; l < line.size(); ++l) line[l] += line_.shift[l];
-  for (std::size_t j = 0; j < place.size(); ++j) place[j] += place_.shift[j];
-  if (costs_.by_columns()) std::swap(line, place);
-  u_ = std::move(line);
-  v_ = std::move(place);
+  auto const shifted = [](std::vector<double> potential, std::vector<double> const& shift, double sign) {
+    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] += sign * shift[i];
+    return potential;
+  };
+  bool const by_columns = costs_.by_columns();
+  u_ = shifted(now_.line.potential, line_.shift, 1);
+  v_ = shifted(now_.place.potential, place_.shift, 1);
+  if (by_columns) std::swap(u_, v_);
   EntryTerms const terms(costs_.terms(), scale(), {}, nullptr);
-  return evaluate_entries(*this, terms, {costs_.of(Side::rows).share, costs_.of(Side::columns).share, u_, v_},
-                          terms.has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack, threads_);
+  RegularizedValues const values =
+      evaluate_entries(*this, terms, {costs_.of(Side::rows).share, costs_.of(Side::columns).share, u_, v_},
+                       terms.has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack, threads_);
+  std::vector<double>&of_lines = by_columns ? v_ : u_, &of_places = by_columns ? u_ : v_;
+  std::vector<double> line = shifted(of_lines, line_.shift, -1), place = shifted(of_places, place_.shift, -1);
+  for (bool const lines : {true, false}) {
+    RegularizedCosts::Points const& given = lines ? line_ : place_;
+    if (std::ranges::none_of(given.share, [](double share) { return share == 0; })) continue;
+    set_idle(given, line, place, lines);
+    std::vector<double>& to = lines ? of_lines : of_places;
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      if (given.share[i] == 0) to[i] = (lines ? line : place)[i] + given.shift[i];
+    }
+  }
+  return values;
 }
 
 /// Sets potentials of idle lines, or places, to the least S minus the other potential, or 0 if no pair is allowed.

@@ -41,14 +41,31 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
   };
   std::shared_ptr<CostLines const> const mask = given(terms_.mask), l1_weights = given(terms_.l1_weights);
   std::vector<double> const rows = indicator(input.p), columns = indicator(input.q);
-  CostSurvey const found = survey_costs({.costs = lines_,
-                                         .line_weight = by_columns_ ? columns : rows,
-                                         .place_weight = by_columns_ ? rows : columns,
-                                         .mask = mask.get(),
-                                         .l1_weights = l1_weights.get(),
-                                         .l1 = terms_.l1},
-                                        Workers{threads});
+  auto const survey = [&](std::vector<double> const& of_rows, std::vector<double> const& of_columns, double most) {
+    return survey_costs({.costs = lines_,
+                         .line_weight = by_columns_ ? of_columns : of_rows,
+                         .place_weight = by_columns_ ? of_rows : of_columns,
+                         .mask = mask.get(),
+                         .l1_weights = l1_weights.get(),
+                         .l1 = terms_.l1,
+                         .most = most},
+                        Workers{threads});
+  };
+  CostSurvey found = survey(rows, columns, kInfinity);
   if (!found.is_valid) throw_first_bad(std::get<CostMatrix>(input.geometry), terms_.l1_weights, terms_.mask);
+  for (Side const side : kSides) require_allowed_partners(side, of(side).share, points_of(found, side).has_partner());
+  require_finite_range(found.least, found.most);
+  CostSearch search(found.least_with_mass, found.most);
+  double const allowed = found.forbidden > 0 ? survey(input.p, input.q, kInfinity).weight : 1;
+  for (bool goes_on = true; goes_on;) {
+    CostSurvey const cheap = survey(input.p, input.q, search.limit());
+    double share = 1;
+    for (Side const side : kSides) share = std::min(share, points_of(cheap, side).least_weight(of(side).share));
+    goes_on = search.take(cheap.most, share, cheap.weight / allowed);
+  }
+  set_scale(found.least, search, terms_);
+  // Means without the dear pairs.
+  if (input.means && search.has_dear_pairs()) found = survey(rows, columns, search.least() + search.range());
   take(found);
   lines_.mask = mask;
   if (!terms_.pair_groups.empty()) {
@@ -56,6 +73,10 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
     for (double& weight : weights) weight *= scale_.linear(terms_.group_lasso);
     pair_groups_ = std::make_shared<PairGroups const>(terms_.pair_groups, std::move(weights), threads);
   }
+}
+
+SurveyedPoints const& RegularizedCosts::points_of(CostSurvey const& found, Side side) const {
+  return by_columns_ == (side == Side::columns) ? found.line : found.place;
 }
 
 void RegularizedCosts::set_points(PointCloud const& clouds) {
@@ -72,19 +93,13 @@ void RegularizedCosts::set_matrix(CostMatrix const& matrix) {
 
 /// Changes the user's costs to costs inside.
 void RegularizedCosts::take(CostSurvey const& found) {
-  SurveyedPoints const* const sums[2] = {by_columns_ ? &found.place : &found.line,
-                                         by_columns_ ? &found.line : &found.place};
-  for (Side const side : kSides)
-    require_allowed_partners(side, of(side).share, sums[static_cast<int>(side)]->has_partner());
-  require_finite_range(found.least, found.most);
-  set_scale(found.least, found.most, terms_);
   for (Side const side : kSides) {
     Points& points = of_[static_cast<int>(side)];
-    SurveyedPoints const& sum = *sums[static_cast<int>(side)];
+    SurveyedPoints const& sum = points_of(found, side);
     points.shift.assign(points.share.size(), 0.0);
     for (std::size_t i = 0; i < points.share.size(); ++i) {
       // Equal costs are 0 inside; their sums are rounded.
-      double const mean = sum.weight[i] > 0 && found.most > found.least
+      double const mean = sum.weight[i] > 0 && found.most > found.least_with_mass
                               ? sum.cost[i] / sum.weight[i] - found.mean / 2 - scale_.offset / 2
                               : 0;
       points.mean.push_back(mean / scale_.range);
@@ -138,9 +153,10 @@ void RegularizedCosts::load_from(MatrixView matrix, bool transposed, Tile const&
 void RegularizedCosts::load(Tile const& tile, double* c) const {
   if (!points_) {
     // Rounded as lines() are.
-    load_from(cost_, by_columns_, tile, c, [offset = scale_.offset, factor = lines_.factor](double, double cost) {
-      return (cost - offset) * factor;
-    });
+    load_from(cost_, by_columns_, tile, c,
+              [offset = scale_.offset, factor = lines_.factor, floor = scale_.floor()](double, double cost) {
+                return std::max((cost - offset) * factor, floor);
+              });
     if (terms_.mask.rows() == 0) return;
     load_from(terms_.mask, false, tile, c,
               [](double cost, double mask) { return mask == 0 ? std::numeric_limits<double>::infinity() : cost; });
@@ -166,7 +182,8 @@ void RegularizedCosts::load_whole(Tile const& tile, double* c) const {
   for (std::int64_t k = 0; k < tile.columns; ++k) {
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       std::int64_t const i = order_[to_size(tile.row + r)];
-      c[k * tile.rows + r] += rows[to_size(i)] + columns[to_size(tile.column + k)];
+      double& cost = c[k * tile.rows + r];
+      cost = std::max(cost + (rows[to_size(i)] + columns[to_size(tile.column + k)]), scale_.floor());
     }
   }
 }

@@ -16,6 +16,7 @@
 namespace monge::cpu {
 
 struct CostSurvey;
+struct SurveyedPoints;
 
 class RegularizedCosts final : public monge::RegularizedCosts {
  public:
@@ -59,6 +60,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   void set_points(PointCloud const& clouds);
   void set_matrix(CostMatrix const& matrix);
   void take(CostSurvey const& found);
+  SurveyedPoints const& points_of(CostSurvey const& found, Side side) const;
   /// out = value(out, entry of the matrix) for the pairs of a tile.
   template <class Value>
   void load_from(MatrixView matrix, bool transposed, Tile const& tile, double* out, Value&& value) const;

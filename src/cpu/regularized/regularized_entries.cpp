@@ -395,7 +395,7 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
     double const excess = sum - share;
     squares.add(excess * excess);
     l1.add(std::abs(excess));
-    dual.add(share * potential);
+    if (share > 0) dual.add(share * potential);  // Potentials of points without mass may be infinite.
   };
   for (std::int64_t j = 0; j < m; ++j) {
     ColumnValues const& value = values[to_size(j)];

@@ -397,7 +397,15 @@ RegularizedValues SplittingOperator<T>::evaluate() {
 
 template <class T>
 void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) const {
-  std::vector<double> const rows = dual_rows(), columns = dual_columns();
+  std::vector<double> rows = dual_rows(), columns = dual_columns();
+  double const depth = this->scale().depth / this->scale().range;
+  auto const lower_idle = [depth](Points const& points, std::vector<double>& potential) {
+    for (std::size_t i = 0; i < potential.size(); ++i) {
+      if (points.share[i] == 0) potential[i] -= depth;
+    }
+  };
+  lower_idle(now_.rows, rows);
+  lower_idle(now_.columns, columns);
   std::vector<double> of_problem(rows.size());
   for (std::size_t r = 0; r < rows.size(); ++r)
     of_problem[to_size(problem_row(static_cast<std::int64_t>(r)))] = rows[r];

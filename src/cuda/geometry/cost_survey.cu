@@ -71,6 +71,7 @@ void survey_costs(CostSurveyInput const& input, Queue const& queue) {
   arguments.blocks[0] = shape.blocks[0];
   arguments.blocks[1] = shape.blocks[1];
   arguments.of_support = input.of_support;
+  arguments.most = input.most;
   arguments.line_weight = transposed ? input.b : input.a;
   arguments.place_weight = transposed ? input.a : input.b;
   arguments.records = shape.records;

@@ -24,7 +24,7 @@ inline constexpr int kSurveyPlaces = 4 * kSurveyThreads;
 
 /// Findings of one block.
 struct SurveyPart {
-  double least, largest, cost_sum, weight_sum, forbidden;
+  double least, least_with_mass, largest, cost_sum, weight_sum, forbidden;
 };
 
 /// The findings of each rank lie together, the records of all ranks one behind the other. A record has the parts of the
@@ -53,6 +53,7 @@ struct CostSurveyArguments {
   int lines, places;
   int blocks[2];  // Blocks of lines and of places.
   bool of_support;
+  double most;
   double const* line_weight;
   double const* place_weight;
   SurveyRecords records;
@@ -92,8 +93,8 @@ __global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source con
 
 /// Joins the findings of a warp's lanes, for all of them, in a fixed order.
 __device__ __forceinline__ SurveyPart warp_survey(SurveyPart part) {
-  return {-warp_max(-part.least), warp_max(part.largest), warp_sum(part.cost_sum), warp_sum(part.weight_sum),
-          warp_sum(part.forbidden)};
+  return {-warp_max(-part.least),  -warp_max(-part.least_with_mass), warp_max(part.largest),
+          warp_sum(part.cost_sum), warp_sum(part.weight_sum),        warp_sum(part.forbidden)};
 }
 
 /// Joins the findings of a block's threads, for thread 0.
@@ -106,6 +107,7 @@ __device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
   if (threadIdx.x == 0) {
     for (int w = 1; w < kThreads / 32; ++w) {
       part.least = fmin(part.least, parts[w].least);
+      part.least_with_mass = fmin(part.least_with_mass, parts[w].least_with_mass);
       part.largest = fmax(part.largest, parts[w].largest);
       part.cost_sum += parts[w].cost_sum;
       part.weight_sum += parts[w].weight_sum;
@@ -142,7 +144,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
     int const place = first_place + k * kSurveyThreads;
     weight[k] = place < arguments.places ? counted(arguments.place_weight[place]) : 0.0;
   }
-  SurveyPart part{INFINITY, -INFINITY, 0, 0, 0};
+  SurveyPart part{INFINITY, INFINITY, -INFINITY, 0, 0, 0};
   for (int line = first_line; line < end; ++line) {
     double const mine = counted(arguments.line_weight[line]);
     PointSums of_line{};
@@ -160,12 +162,16 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
                       static_cast<unsigned long long>(column));
         continue;
       }
-      if (mask == 0 || isinf(cost)) {
+      double const penalised = cost + matrix.l1 * l1_weight;
+      if (mask == 0 || isinf(cost) || penalised > arguments.most) {
         part.forbidden += mine * weight[k];
         continue;
       }
       part.least = fmin(part.least, cost);
-      if (mine > 0 && weight[k] > 0) part.largest = fmax(part.largest, cost + matrix.l1 * l1_weight);
+      if (mine > 0 && weight[k] > 0) {
+        part.least_with_mass = fmin(part.least_with_mass, cost);
+        part.largest = fmax(part.largest, penalised);
+      }
       of_line.cost += weight[k] * cost;
       of_line.weight += weight[k];
       of_place[k].cost += mine * cost;
@@ -228,10 +234,11 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
   int const thread = static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  SurveyPart part{INFINITY, -INFINITY, 0, 0, 0};
+  SurveyPart part{INFINITY, INFINITY, -INFINITY, 0, 0, 0};
   for (int block = thread; block < arguments.blocks[0] * arguments.blocks[1]; block += kSurveyThreads) {
     SurveyPart const other = records.parts_of(block / records.parts)[block % records.parts];
     part.least = fmin(part.least, other.least);
+    part.least_with_mass = fmin(part.least_with_mass, other.least_with_mass);
     part.largest = fmax(part.largest, other.largest);
     part.cost_sum += other.cost_sum;
     part.weight_sum += other.weight_sum;
@@ -242,6 +249,7 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
     result.first_bad = CostSurvey::kNone;
     for (int rank = 0; rank < records.ranks; ++rank) result.first_bad = min(result.first_bad, *records.first_bad(rank));
     result.least = least = part.least;
+    result.least_with_mass = part.least_with_mass;
     result.largest = part.largest;
     result.cost_sum = part.cost_sum;
     result.weight_sum = part.weight_sum;

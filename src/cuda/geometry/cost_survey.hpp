@@ -1,6 +1,7 @@
 // Findings about costs before their first use (cuda/geometry/cost_survey.cuh).
 #pragma once
 #include <climits>
+#include <limits>
 
 #include "core/side.hpp"
 #include "cuda/geometry/regularized_matrix.hpp"
@@ -15,7 +16,8 @@ struct CostSurvey {
 
   unsigned long long first_bad;  // row columns + column of the first pair with an invalid number; kNone.
   double least;                  // Least cost of the allowed pairs.
-  double largest;                // Largest cost of the allowed pairs of two points of positive weight, with l1 W.
+  double least_with_mass;        // Least cost of the allowed pairs of two points of positive weight.
+  double largest;                // Their largest cost, with l1 W.
   double cost_sum, weight_sum;   // Sums of a_i b_j C_ij and a_i b_j over the allowed pairs.
   double forbidden;              // Sum of a_i b_j over the forbidden pairs.
   int first_lonely[2];           // The first row and column of positive weight without a partner; kNobody.
@@ -42,6 +44,7 @@ struct CostSurveyInput {
   double const* b;
   /// Positive weights count as 1.
   bool of_support = false;
+  double most = std::numeric_limits<double>::infinity();  // Pairs of a larger C + l1 W count as forbidden.
   double* shift =
       nullptr;  // Becomes half of the least cost, one number for each point of the longer side; null: not wanted.
   PointSums* sums = nullptr;  // Sums of lines, then of places; null: not wanted.

@@ -65,7 +65,9 @@ struct MatrixPairs {
   static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
     if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;
     bool const transposed = matrix.cost.transposed;
-    double const cost = scaled_cost(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
+    double const scaled =
+        scaled_cost(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
+    double const cost = fmax(scaled, matrix.floor);
     return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
   }
 };
@@ -77,7 +79,7 @@ struct PointPairs {
     return cost[0];
   }
   static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
-    double const cost = of_points(matrix, i, j);
+    double const cost = fmax(of_points(matrix, i, j), matrix.floor);
     return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
   }
 };

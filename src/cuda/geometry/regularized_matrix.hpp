@@ -1,5 +1,7 @@
 // The costs of regularised plans as kernels read them: the caller's matrices, or points in their place.
 #pragma once
+#include <limits>
+
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
@@ -14,14 +16,15 @@ struct RegularizedPoints {
   double factor = 1;
 };
 
-/// The caller's matrices, and the numbers that turn costs into costs inside: S_ij = (C_ij - least) / range + l1 W_ij,
-/// +infinity for a forbidden pair.
+/// The caller's matrices, and the numbers that turn costs into costs inside: S_ij = max((C_ij - least) / range, floor)
+/// + l1 W_ij, +infinity for a forbidden pair. Newton's method, where points without mass take no part, knows no floor.
 struct RegularizedMatrix {
   int rows = 0, columns = 0;
   StoredCosts cost = {};                   // Null data: points instead. `least` is 0 until the survey.
   RegularizedPoints points = {};           // Used without a cost matrix.
   StridedView l1_weights = {}, mask = {};  // Null data: not given.
   double inverse_range = 1;
+  double floor = -std::numeric_limits<double>::infinity();
   double l1 = 0;
 };
 

@@ -154,21 +154,23 @@ RegularizedEntries QuadraticOperator::plan() const {
           .v = now_.potential[transposed ? 0 : 1]};
 }
 
-/// Points of zero mass get the largest potentials for which none of their pairs is active, lines first.
+/// Points of zero mass take no part. Then they get the largest potentials for which none of their pairs is active,
+/// lines first.
 RegularizedValues QuadraticOperator::evaluate() {
   DeviceGuard const guard(runtime_->index());
   bool const transposed = problem_.matrix.cost.transposed;
-  double* const lines = transposed ? readout_.v() : readout_.u();
-  double* const places = transposed ? readout_.u() : readout_.v();
-  idle_potentials(problem_, 0, now_.potential[0], now_.potential[1], lines, runtime_->stream());
-  idle_potentials(problem_, 1, now_.potential[1], lines, places, runtime_->stream());
-  return readout_.evaluate(costs_, plan(),
-                           costs_.terms().has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack);
+  double* const of[] = {transposed ? readout_.v() : readout_.u(), transposed ? readout_.u() : readout_.v()};
+  for (int side : {0, 1})
+    combine({problem_.size[side], 1, {{1, now_.potential[side], nullptr}}, of[side]}, runtime_->stream());
+  RegularizedValues const values = readout_.evaluate(
+      costs_, plan(), costs_.terms().has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack);
+  for (int side : {0, 1}) idle_potentials(problem_, side, of[side], of[1 - side], of[side], runtime_->stream());
+  return values;
 }
 
 void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
-  readout_.potentials(costs_, u, v);
+  readout_.potentials(costs_, 0, u, v);
 }
 
 }  // namespace monge::cuda

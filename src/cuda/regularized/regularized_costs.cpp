@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 #include <variant>
 
@@ -38,11 +39,12 @@ DeviceArray<unsigned char> load_points(SharedRuntime const& runtime, PointCloud 
   return memory;
 }
 
-RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue)
+RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input)
     : monge::RegularizedCosts(input),
       runtime_(std::move(runtime)),
       given_(input.terms),
       of_{{input.p, {}}, {input.q, {}}},
+      wants_means_(input.means),
       survey_(runtime_, 1) {
   given_.groups.clear();
   matrix_.rows = checked_size("C", rows());
@@ -65,16 +67,73 @@ RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const
           },
           [&](CostMatrix const& matrix) { matrix_.cost = upload_costs(runtime_, matrix, cost_copy_); }},
       input.geometry);
-  if (input.means) sums_ = DeviceArray<PointSums>(runtime_, n + m);
-  scratch_ = DeviceArray<unsigned char>(runtime_, survey_bytes(matrix_, input.means));
+  sums_ = DeviceArray<PointSums>(runtime_, n + m);
+  scratch_ = DeviceArray<unsigned char>(runtime_, survey_bytes(matrix_, true));
+}
+
+void RegularizedCosts::survey(Queue const& queue) {
   survey_costs({.matrix = matrix_,
                 .a = shares_.data(),
-                .b = shares_.data() + n,
-                .of_support = true,
+                .b = shares_.data() + rows(),
+                .of_support = next_ == Survey::of_all || next_ == Survey::of_means,
+                .most = next_ == Survey::of_search  ? search_->limit()
+                        : next_ == Survey::of_means ? search_->least() + search_->range()
+                                                    : std::numeric_limits<double>::infinity(),
                 .sums = sums_.data(),
                 .scratch = scratch_.data(),
                 .result = survey_.data()},
                queue);
+}
+
+bool RegularizedCosts::finish_survey() {
+  CostSurvey const survey = download(*runtime_, survey_.data(), 1)[0];
+  switch (next_) {
+    case Survey::of_all:
+      check(survey);
+      least_ = survey.least;
+      search_.emplace(survey.least_with_mass, survey.largest);
+      keep_means(survey);
+      next_ = survey.forbidden > 0 ? Survey::of_allowed : Survey::of_search;
+      return true;
+    case Survey::of_allowed:
+      allowed_ = survey.weight_sum;
+      next_ = Survey::of_search;
+      return true;
+    case Survey::of_search:
+      if (search(survey)) return true;
+      next_ = Survey::of_means;
+      if (wants_means_ && search_->has_dear_pairs()) return true;
+      break;
+    case Survey::of_means:
+      keep_means(survey);
+  }
+  finish();
+  return false;
+}
+
+void RegularizedCosts::keep_means(CostSurvey const& survey) {
+  found_ = survey;
+  if (wants_means_) means_ = download(*runtime_, sums_.data(), sums_.size());
+}
+
+bool RegularizedCosts::search(CostSurvey const& survey) {
+  std::vector<PointSums> const sums = download(*runtime_, sums_.data(), sums_.size());
+  double share = 1;
+  auto sum = sums.begin();
+  for (Side const side : {side_of_lines(), opposite(side_of_lines())}) {
+    for (double const own : of(side).share) {
+      if (own > 0) share = std::min(share, sum->weight);
+      ++sum;
+    }
+  }
+  return search_->take(survey.largest, share, survey.weight_sum / allowed_);
+}
+
+void RegularizedCosts::check(CostSurvey const& survey) const {
+  if (survey.first_bad != CostSurvey::kNone) throw_first_bad(survey);
+  for (Side const side : kSides)
+    require_allowed_partners(side, of(side).share, survey.has_partner(side, of(side).share.size()));
+  require_finite_range(survey.least, survey.largest);
 }
 
 /// Scales the points to the costs inside. Scaling the costs of pairs would cancel digits against the offset.
@@ -113,18 +172,15 @@ void RegularizedCosts::sort_rows(RegularizerTerms const& terms) {
 }
 
 void RegularizedCosts::finish() {
-  CostSurvey const survey = download(*runtime_, survey_.data(), 1)[0];
-  if (survey.first_bad != CostSurvey::kNone) throw_first_bad(survey);
-  for (Side const side : kSides)
-    require_allowed_partners(side, of(side).share, survey.has_partner(side, of(side).share.size()));
-  require_finite_range(survey.least, survey.largest);
-  set_scale(survey.least, survey.largest, given_);
-  set_means(survey);
+  set_scale(least_, *search_, given_);
+  set_means();
   survey_ = {};
+  sums_ = {};
   scratch_ = {};
   shares_ = {};
-  matrix_.cost.least = survey.least;
+  matrix_.cost.least = scale_.offset;
   matrix_.inverse_range = 1 / scale_.range;
+  matrix_.floor = scale_.floor();
   if (!matrix_.cost.data) scale_points();
   matrix_.l1 = scale_.linear(given_.l1);
   terms_.quadratic = scale_.quadratic(given_.quadratic);
@@ -142,15 +198,13 @@ void RegularizedCosts::finish() {
   terms_.slopes = {slope_mass_.data(), slope_.data(), slope_value_.data(), slopes_->view().size};
 }
 
-void RegularizedCosts::set_means(CostSurvey const& survey) {
-  if (sums_.size() == 0) return;
-  bool const differ = survey.largest > survey.least;  // Equal costs are 0 inside; their sums are rounded.
-  std::vector<PointSums> const sums = download(*runtime_, sums_.data(), sums_.size());
-  sums_ = {};
-  double const half = survey.cost_sum / survey.weight_sum / 2 + scale_.offset / 2;
-  auto sum = sums.begin();
-  for (Side const line_or_place : kSides) {
-    Points& points = of_[side_index(matrix_.cost.transposed ? opposite(line_or_place) : line_or_place)];
+void RegularizedCosts::set_means() {
+  if (!wants_means_) return;
+  bool const differ = found_.largest > found_.least_with_mass;  // Equal costs are 0 inside; their sums are rounded.
+  double const half = found_.cost_sum / found_.weight_sum / 2 + scale_.offset / 2;
+  auto sum = means_.begin();
+  for (Side const side : {side_of_lines(), opposite(side_of_lines())}) {
+    Points& points = of_[side_index(side)];
     for (std::size_t i = 0; i < points.share.size(); ++i, ++sum)
       points.mean.push_back(sum->weight > 0 && differ ? (sum->cost / sum->weight - half) / scale_.range : 0);
   }

@@ -24,10 +24,13 @@ class RegularizedCosts final : public monge::RegularizedCosts {
     std::vector<double> mean;  // Mean of the costs inside, less half of the overall mean; only without other terms.
   };
 
-  /// Starts the survey of the costs; finish() must follow. Waits if there are points.
-  RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
-  /// Waits. Throws invalid_argument as described in regularized/regularized_costs.hpp.
-  void finish();
+  /// Surveys must follow. Waits if there are points.
+  RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input);
+  /// Starts the next survey of the costs.
+  void survey(Queue const& queue);
+  /// Waits for the survey. Returns whether another must follow; without one the costs are ready. Throws
+  /// invalid_argument as described in regularized/regularized_costs.hpp.
+  bool finish_survey();
 
   SharedRuntime const& runtime() const { return runtime_; }
   /// With l1 and hypentropy, without groups: terms() has those.
@@ -46,10 +49,17 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   std::vector<double> in_order(std::span<double const> of_rows) const;
 
  private:
+  /// Sets the scale and all that depends on it.
+  void finish();
+  void check(CostSurvey const& survey) const;
+  void keep_means(CostSurvey const& survey);
+  /// Gives the search the survey of cheap pairs; whether it needs another.
+  bool search(CostSurvey const& survey);
   void scale_points();
   void sort_rows(RegularizerTerms const& terms);
   [[noreturn]] void throw_first_bad(CostSurvey const& survey) const;
-  void set_means(CostSurvey const& survey);
+  void set_means();
+  Side side_of_lines() const { return matrix_.cost.transposed ? Side::columns : Side::rows; }
 
   SharedRuntime runtime_;
   DeviceArray<unsigned char> cost_copy_, l1_copy_, mask_copy_;  // Copies of matrices in host memory.
@@ -63,7 +73,16 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   DeviceArray<double> group_weight_;
   std::optional<SlopeTable> slopes_;  // In units of the costs inside.
   DeviceArray<double> slope_mass_, slope_, slope_value_;
-  // Memory of the survey.
+  // Surveys: the first; if there are forbidden pairs, one by shares of mass; those of the search, by shares too; and
+  // one of the means without dear pairs.
+  enum class Survey { of_all, of_allowed, of_search, of_means };
+  Survey next_ = Survey::of_all;
+  std::optional<CostSearch> search_;
+  double allowed_ = 1;  // The mass of the allowed pairs.
+  bool wants_means_;
+  double least_ = 0;  // Least cost of all allowed pairs.
+  CostSurvey found_{};
+  std::vector<PointSums> means_;  // Sums of lines, then of places.
   DeviceArray<double> shares_;
   DeviceArray<unsigned char> scratch_;
   DeviceArray<PointSums> sums_;

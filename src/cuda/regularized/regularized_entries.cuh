@@ -353,7 +353,7 @@ __global__ void __launch_bounds__(kEntryBlock)
     double const residual = marginal - share;
     sums.residual_squares += residual * residual;
     sums.residual_l1 += fabs(residual);
-    sums.dual += share * potential;
+    if (share > 0) sums.dual += share * potential;  // Potentials of points without mass may be infinite.
   };
   for (int place = thread; place < order.size; place += kEntryBlock) {
     int const row = row_at(order, place);

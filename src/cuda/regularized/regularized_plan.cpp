@@ -59,12 +59,25 @@ RegularizedValues RegularizedReadout::evaluate(RegularizedCosts const& costs, Re
   return download(*costs.runtime(), result_, 1)[0];
 }
 
-void RegularizedReadout::potentials(RegularizedCosts const& costs, MutableVectorView u, MutableVectorView v) const {
+void RegularizedReadout::potentials(RegularizedCosts const& costs, double depth, MutableVectorView u,
+                                    MutableVectorView v) const {
   CostScale const& scale = costs.scale();
   cudaStream_t const stream = costs.runtime()->stream();
+  DeviceArray<double> lowered[2];
+  auto const read = [&](Side side) -> double const* {
+    double const* const potential = side == Side::rows ? u_ : v_;
+    if (depth == 0) return potential;
+    std::vector<double> const& given = costs.of(side).share;
+    std::vector<double> const shares = side == Side::rows ? costs.in_order(given) : given;
+    std::vector<double> values = download(*costs.runtime(), potential, std::ssize(shares));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (shares[i] == 0) values[i] -= depth / scale.range;
+    }
+    return (lowered[side_index(side)] = uploaded(costs.runtime(), values)).data();
+  };
   Output u_output(costs.runtime(), u), v_output(costs.runtime(), v);
-  store_rows(costs.order(), u_, scale.range, scale.offset / 2, u_output.view(), stream);
-  store_rows({costs.matrix().columns}, v_, scale.range, scale.offset / 2, v_output.view(), stream);
+  store_rows(costs.order(), read(Side::rows), scale.range, scale.offset / 2, u_output.view(), stream);
+  store_rows({costs.matrix().columns}, read(Side::columns), scale.range, scale.offset / 2, v_output.view(), stream);
   u_output.finish();
   v_output.finish();
 }

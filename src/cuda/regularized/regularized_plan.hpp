@@ -18,7 +18,8 @@ class RegularizedReadout {
 
   /// Evaluates u() and v(). Replaces v() unless the conjugate of h is finite. Waits.
   RegularizedValues evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries, DualBound bound) const;
-  void potentials(RegularizedCosts const& costs, MutableVectorView u, MutableVectorView v) const;
+  /// Potentials of points without mass are lowered by `depth`, in the user's units.
+  void potentials(RegularizedCosts const& costs, double depth, MutableVectorView u, MutableVectorView v) const;
 
  private:
   DeviceArray<unsigned char> memory_;

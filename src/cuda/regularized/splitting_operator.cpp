@@ -375,7 +375,7 @@ RegularizedValues SplittingOperator::evaluate() {
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
   if (!evaluated_) make_potentials();
-  readout_.potentials(costs_, u, v);
+  readout_.potentials(costs_, scale().depth, u, v);
 }
 
 }  // namespace monge::cuda
