@@ -114,8 +114,7 @@ int diverge_files(DivergenceArguments arguments) {
   std::vector<ResultFile> files;
   if (arguments.gradients) {
     progress.show("gradients");
-    files = gradient_files(in,
-                           [&](GradientViews const& out) { run.gradients = divergence.gradients(out); });
+    files = gradient_files(in, [&](GradientViews const& out) { run.gradients = divergence.gradients(out); });
     run.gradient_seconds = watch.lap();
   }
   progress.erase();

@@ -45,12 +45,11 @@ std::vector<ResultFile> gradient_files(GeometryInput const& in,
   return files;
 }
 
-DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options,
-                                 GeometryInput const& in, std::optional<Array> const& direction) {
+DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, GeometryInput const& in,
+                                 std::optional<Array> const& direction) {
   DerivativeFiles result;
   if (options.gradients) {
-    result.files =
-        gradient_files(in, [&](GradientViews const& out) { result.gradients = plan.gradients(out); });
+    result.files = gradient_files(in, [&](GradientViews const& out) { result.gradients = plan.gradients(out); });
   }
   if (direction) {
     Array product = direction->zeros(direction->shape);

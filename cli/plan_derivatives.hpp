@@ -49,7 +49,7 @@ struct DerivativeFiles {
   std::optional<LinearReport> hvp;
 };
 /// Computes derivatives by products of the plan. `direction` is the array in the file options.hvp.
-DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options,
-                                 GeometryInput const& in, std::optional<Array> const& direction);
+DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, GeometryInput const& in,
+                                 std::optional<Array> const& direction);
 
 }  // namespace monge::cli

@@ -93,9 +93,8 @@ class Views {
 
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
-    derivatives_ =
-        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension,
-                                          has_second_point_derivatives, report.precision);
+    derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension,
+                                                     has_second_point_derivatives, report.precision);
   return *derivatives_;
 }
 
