@@ -34,15 +34,25 @@ void HostVectorOperations::write(Vector const& from, MutableMatrixView to) const
 void HostVectorOperations::combine(std::span<Term const> terms, Vector& out) const {
   HostVector& target = on_host(out);
   std::int64_t const width = target.width();
-  for (std::int64_t i = 0, e = 0; i < target.rows(); ++i) {
-    for (std::int64_t p = 0; p < width; ++p, ++e) {
-      double sum = 0;
-      for (Term const& term : terms) {
-        double const value = term.vector == nullptr ? term.factor : term.factor * on_host(*term.vector)[e];
-        sum += term.times == nullptr ? value : value * on_host(*term.times)[on_host(*term.times).width() == 1 ? i : e];
+  auto const element = [&](Term const& term, std::int64_t i, std::int64_t e) {
+    double const value = term.vector == nullptr ? term.factor : term.factor * on_host(*term.vector)[e];
+    return term.times == nullptr ? value : value * on_host(*term.times)[on_host(*term.times).width() == 1 ? i : e];
+  };
+  // A block of the sum stays in cache while its terms are added one by one.
+  constexpr std::int64_t kBlock = 256;
+  double sum[kBlock];
+  for (std::int64_t first = 0; first < target.size(); first += kBlock) {
+    std::int64_t const count = std::min(kBlock, target.size() - first);
+    std::fill_n(sum, count, 0.0);
+    for (Term const& term : terms) {
+      if (term.vector != nullptr && term.times == nullptr) {
+        double const* const values = on_host(*term.vector).values().data() + first;
+        for (std::int64_t k = 0; k < count; ++k) sum[k] += term.factor * values[k];
+      } else {
+        for (std::int64_t k = 0; k < count; ++k) sum[k] += element(term, (first + k) / width, first + k);
       }
-      target[e] = sum;
     }
+    std::copy_n(sum, count, target.values().data() + first);
   }
 }
 
