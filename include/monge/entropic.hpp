@@ -18,7 +18,7 @@ namespace monge {
 
 /// The order of the updates within a sweep.
 enum class Schedule {
-  overrelaxed,  ///< Alternating with safeguarded adaptive overrelaxation: the default, the fastest to a tolerance.
+  overrelaxed,  ///< Alternating; adaptive overrelaxation, on the CPU after Anderson's mixing: the default, the fastest.
   alternating,  ///< f from g, then g from the new f (eq. 2-3), nothing else.
   symmetric,    ///< f and g from the old pair, averaged with it (eq. 4-5).
 };
@@ -87,10 +87,10 @@ struct SolveOptions {
   /// rounded to 2^-53 of C, and the marginal is a exp(-f / rho_a).
   double penalty_a = std::numeric_limits<double>::infinity();
   double penalty_b = std::numeric_limits<double>::infinity();
-  /// Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at eps, from f and g or from 0
-  /// (for points: of the centred clouds). If these leave a tenth of the mass in the wrong place, eps restarts at the
-  /// squared diameter. It falls by this factor when at most 3e-4 of the mass is out of place, and sooner where Newton's
-  /// method may follow (docs/math.md, section 6). splr has no ladder.
+  /// Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 or more sweeps at eps, from f and g or
+  /// from 0 (for points: of the centred clouds). If these leave a tenth of the mass in the wrong place (a twentieth if
+  /// the ladder is mixed), eps restarts at the squared diameter. It falls by this factor when at most 3e-4 of the mass
+  /// is out of place, and sooner where Newton's method may follow (docs/math.md, section 6). splr has no ladder.
   double annealing = 0.25;
   Precision precision = Precision::automatic;
   /// Largest number of sweeps between checks, >= 1. The host waits for the device only at checks. They are more

@@ -1,6 +1,7 @@
 // A solve: the policy of each problem says what comes next, this file does it.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <limits>
 #include <memory>
@@ -10,6 +11,7 @@
 
 #include "core/numbers.hpp"
 #include "core/stopwatch.hpp"
+#include "entropic/policy/anderson.hpp"
 #include "entropic/policy/sinkhorn_policy.hpp"
 #include "entropic/report_message.hpp"
 #include "entropic/sinkhorn.hpp"
@@ -46,11 +48,21 @@ class SinkhornRun {
         problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
   }
 
+  bool mixes() const { return next().mixing != Mixing::off; }
+  /// Uses the operator alone, as keep_best() does.
+  void mix() {
+    if (!mixing_) mixing_ = std::make_unique<AndersonMixing>(entropic(), problem_.marginals.b);
+    next().mixing == Mixing::start ? mixing_->start() : mixing_->combine();
+  }
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
     weigh(SweepOutcome{kind, errors}.bound());
     policy_.swept(errors);
-    record(kind, errors.row + errors.column, errors.gradient_norm);
+  }
+  /// Follows swept() of a mixed sweep.
+  void keep_best() { mixing_->add(swept_.eps, policy_.is_best()); }
+  void record_sweep() {
+    record(swept_, policy_.errors().row + policy_.errors().column, policy_.errors().gradient_norm);
   }
 
   /// Runs SPLR to its end.
@@ -118,6 +130,7 @@ class SinkhornRun {
     if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
     problem_.entropic = std::move(twin);
     newton_.reset();
+    mixing_.reset();
     judge_.reset();
     policy_.refined();
   }
@@ -142,6 +155,7 @@ class SinkhornRun {
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
+    mixing_.reset();
     newton_.reset();
   }
 
@@ -187,6 +201,8 @@ class SinkhornRun {
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
   std::unique_ptr<NewtonMethod> newton_;
+  std::unique_ptr<AndersonMixing> mixing_;
+  Sweep swept_{};  // The kind of the last sweep.
   SinkhornPolicy policy_;
   double value_loss_ = 0;             // Of restore_digits().
   std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.
@@ -202,24 +218,35 @@ Runs waiting_for(SinkhornAction action, Runs const& runs) {
   return found;
 }
 
-void sweep(Sweeper& sweeper, Runs const& runs) {
-  if (runs.empty()) return;
-  std::vector<SweepStep> steps;
-  for (SinkhornRun const* run : runs) {
-    if (run->next().recentres) run->recentre();
-    steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
-  }
-  sweeper.sweep(steps);
-  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
-}
-
-void step(Backend const& backend, Runs const& runs) {
+/// Calls work(k) for each run, where it uses the operator of that run alone.
+void for_each(Backend const& backend, Runs const& runs, std::function<void(std::size_t)> const& work) {
   if (runs.empty()) return;
   std::vector<ProblemSize> sizes;
   for (SinkhornRun const* run : runs)
     sizes.push_back({run->entropic().size(Side::rows), run->entropic().size(Side::columns)});
+  backend.for_each_step(sizes, work);
+}
+
+void sweep(Backend const& backend, Sweeper& sweeper, Runs const& runs) {
+  if (runs.empty()) return;
+  Runs mixed;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(mixed),
+               [](SinkhornRun const* run) { return run->mixes(); });
+  for (SinkhornRun const* run : runs) {
+    if (run->next().recentres) run->recentre();
+  }
+  for_each(backend, mixed, [&](std::size_t k) { mixed[k]->mix(); });
+  std::vector<SweepStep> steps;
+  for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
+  sweeper.sweep(steps);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
+  for_each(backend, mixed, [&](std::size_t k) { mixed[k]->keep_best(); });
+  for (SinkhornRun* run : runs) run->record_sweep();
+}
+
+void step(Backend const& backend, Runs const& runs) {
   std::vector<NewtonProgress> progress(runs.size());
-  backend.for_each_step(sizes, [&](std::size_t k) { progress[k] = runs[k]->newton_step(); });
+  for_each(backend, runs, [&](std::size_t k) { progress[k] = runs[k]->newton_step(); });
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->stepped(progress[k]);
 }
 
@@ -262,7 +289,7 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   }
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
   while (!active.empty()) {
-    sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
+    sweep(backend, *sweeper, waiting_for(SinkhornAction::sweep, active));
     step(backend, waiting_for(SinkhornAction::newton, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();
     certify(backend, waiting_for(SinkhornAction::certify, active));

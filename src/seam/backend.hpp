@@ -137,6 +137,7 @@ struct PassTimes {
   /// Up to this largest cost, in units of eps, a solve is expected to be no slower in float64 throughout than with
   /// float64 certificates of float32 sweeps.
   double float64_up_to = 0;
+  bool mixes = false;  ///< Whether a combination of potentials takes far less time than a sweep.
 };
 
 /// The points of each side of a problem.

@@ -8,6 +8,7 @@
 #include "cuda/launch/pass_times.hpp"
 #include "entropic/policy/eps_ladder.hpp"
 #include "entropic/policy/error_trend.hpp"
+#include "entropic/policy/mixing_choice.hpp"
 #include "entropic/policy/newton_choice.hpp"
 #include "entropic/policy/rounding_limit.hpp"
 

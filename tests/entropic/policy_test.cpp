@@ -1208,5 +1208,126 @@ TEST(NewtonPolicyTest, criterion_decides_and_a_certificate_that_disagrees_moves_
   }
 }
 
+/// A solve of the default method in sweeps that are mixed, whose Newton steps are expensive.
+SolveOptions mixed_options() {
+  return {.eps = 1, .tolerance = 1e-6, .iterations = 1000, .annealing = 0.25};
+}
+SinkhornPolicy make_mixed_policy(SolveOptions const& options, double cost_bound = 10) {
+  return make_policy(options, cost_bound, 0, {.float64 = 2, .newton = 20, .mixes = true});
+}
+/// Mixed sweeps with equal errors of rows and columns, as shares of the mass.
+void sweep_mixed(SinkhornPolicy& policy, std::vector<double> const& errors) {
+  for (double const error : errors) {
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    ASSERT_EQ(policy.next().count, 1);
+    ASSERT_NE(policy.next().mixing, Mixing::off);
+    policy.swept({error * kMass / 2, error * kMass / 2});
+  }
+}
+
+TEST(MixedPolicyTest, sweeps_start_from_combinations_of_all_before) {
+  SolveOptions const options = mixed_options();
+  SinkhornPolicy policy = make_mixed_policy(options);
+  EXPECT_EQ(policy.next().mixing, Mixing::start);
+  sweep_mixed(policy, {0.04, 0.03});
+  EXPECT_EQ(policy.next().mixing, Mixing::on);
+  EXPECT_EQ(policy.next().sweep.relaxation, 1);
+  EXPECT_EQ(policy.next().sweep.eps, 1);
+}
+
+TEST(MixedPolicyTest, only_default_sweeps_to_a_tolerance_are_mixed) {
+  for (int const other : {0, 1, 2, 3}) {
+    SolveOptions options = mixed_options();
+    if (other == 1) options.tolerance = 0;
+    if (other == 2) options.method = Method::newton;
+    if (other == 3) options.schedule = Schedule::alternating;
+    EXPECT_EQ(make_mixed_policy(options).next().mixing != Mixing::off, other == 0) << other;
+    EXPECT_EQ(make_policy(options).next().mixing, Mixing::off) << "these passes do not mix";
+  }
+}
+
+TEST(MixedPolicyTest, errors_are_those_of_the_best_potentials_at_the_cap_too) {
+  SolveOptions options = mixed_options();
+  options.iterations = 4;
+  options.certificate = false;
+  SinkhornPolicy policy = make_mixed_policy(options);
+  sweep_mixed(policy, {0.04, 0.03, 2.0});
+  EXPECT_FALSE(policy.is_best());
+  EXPECT_EQ(policy.errors().column, 0.03 * kMass / 2);
+  sweep_mixed(policy, {4.0});
+  expect_finish(policy, Status::iteration_limit);
+  EXPECT_EQ(policy.marginal_error(), 0.03 * kMass / 2);
+}
+
+TEST(MixedPolicyTest, trial_goes_on_while_the_error_falls) {
+  SolveOptions const options = mixed_options();
+  SinkhornPolicy policy = make_mixed_policy(options);
+  double error = 1;
+  for (; policy.iterations() < 2 * kTrial; error *= 0.9) sweep_mixed(policy, {error});
+  EXPECT_EQ(policy.next().sweep.eps, 1) << "0.9^5 is below 0.7";
+  while (policy.iterations() < 3 * kTrial && policy.next().sweep.eps == 1) sweep_mixed(policy, {error});
+  EXPECT_EQ(policy.iterations(), 2 * kTrial + 3) << "0.9^3 is above";
+  EXPECT_GT(policy.next().sweep.eps, 1);
+}
+
+TEST(MixedPolicyTest, ladder_begins_at_a_twentieth_of_the_mass_in_the_wrong_place) {
+  for (double const share : {0.049, 0.051}) {
+    SolveOptions const options = mixed_options();
+    SinkhornPolicy policy = make_mixed_policy(options);
+    sweep_mixed(policy, std::vector<double>(kTrial, share));
+    EXPECT_EQ(policy.next().sweep.eps > 1, share > 0.05);
+    SolveOptions other = mixed_options();
+    other.method = Method::sinkhorn;
+    SinkhornPolicy sweeps_alone = make_mixed_policy(other);
+    sweep_mixed(sweeps_alone, std::vector<double>(kTrial, 2 * share));
+    EXPECT_EQ(sweeps_alone.next().sweep.eps > 1, share > 0.05) << "a tenth, where the ladder is not mixed";
+    EXPECT_EQ(sweeps_alone.next().mixing != Mixing::off, share < 0.05);
+  }
+}
+
+TEST(MixedPolicyTest, rungs_end_later_after_a_rejection) {
+  for (bool const rejects : {false, true}) {
+    SolveOptions const options = mixed_options();
+    SinkhornPolicy policy = make_mixed_policy(options);
+    sweep_mixed(policy, std::vector<double>(kTrial, 0.06));
+    ASSERT_EQ(policy.next().sweep.eps, 10);
+    EXPECT_EQ(policy.next().mixing, Mixing::start);
+    sweep_mixed(policy, {4e-3});
+    if (rejects) sweep_mixed(policy, {1});
+    EXPECT_EQ(policy.next().mixing, rejects ? Mixing::start : Mixing::on);
+    sweep_mixed(policy, {2.9e-3});
+    EXPECT_EQ(policy.next().sweep.eps, rejects ? 10 : 4);
+  }
+}
+
+TEST(MixedPolicyTest, mixing_ends_where_the_error_hardly_falls) {
+  for (double const last : {0.66, 0.67}) {
+    SolveOptions const options = mixed_options();
+    SinkhornPolicy policy = make_mixed_policy(options);
+    std::vector<double> errors(30, 0.04);
+    errors.push_back(last * 0.04);
+    sweep_mixed(policy, errors);
+    EXPECT_EQ(policy.next().mixing == Mixing::off, last > 2. / 3);
+  }
+}
+
+// Costs of 10 eps have logits with a rounding error of 11 / 2^24.
+TEST(MixedPolicyTest, rounding_is_not_mixed) {
+  for (double const tolerance : {0.02, 0.05}) {
+    SolveOptions options = mixed_options();
+    double const rounding = 11 * 0x1p-24;
+    options.tolerance = tolerance * rounding;
+    SinkhornPolicy policy = make_mixed_policy(options);
+    sweep_mixed(policy, {0.04, 0.2 * rounding});
+    EXPECT_EQ(policy.next().mixing, Mixing::on);
+    sweep_mixed(policy, {0.11 * rounding, 0.09 * rounding});
+    if (tolerance < 0.03) {
+      EXPECT_EQ(policy.next().action, SinkhornAction::refine) << "float64 follows at once";
+    } else {
+      EXPECT_EQ(policy.next().mixing, Mixing::off);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace monge

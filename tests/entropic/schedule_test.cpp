@@ -77,7 +77,7 @@ TEST_P(ScheduleTest, every_schedule_converges_to_the_same_potentials) {
 
 TEST_P(ScheduleTest, ladder_counts_its_sweeps_and_ends_at_eps) {
   Problem const problem = make_problem({60, 60, 2});
-  double const eps = 0.003 * Magnitudes(problem).spread();
+  double const eps = 0.0005 * Magnitudes(problem).spread();
   Plan const plan = solve(problem, {.eps = eps, .tolerance = reachable(), .annealing = 0.5});
   Report const& report = plan.report();
   EXPECT_GT(report.annealing_iterations, 0);

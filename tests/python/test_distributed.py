@@ -86,7 +86,7 @@ def test_checkpoints_go_on_with_another_number_of_ranks(clouds, tmp_path):
     how = {"a": a, "b": np.full(len(clouds[1]), a.sum() / len(clouds[1])), "reg": 0.05, "method": "sinkhorn"}
 
     def begin(ranks):
-        kept = monge.Checkpoint(tmp_path, every=1, progress=lambda state: state.iteration < 150)
+        kept = monge.Checkpoint(tmp_path, every=1, progress=lambda state: state.iteration < 60)
         return monge.solve_sample(*clouds, **how, progress=kept).status
 
     assert on_ranks(Meeting(3), begin) == ["stopped"] * 3

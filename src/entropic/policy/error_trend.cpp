@@ -12,6 +12,13 @@ double ErrorTrend::last_rate() const {
   return std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration));
 }
 
+double ErrorTrend::fraction_since(int sweeps) const {
+  auto const before = std::find_if(checks_.rbegin(), checks_.rend(), [&](Check const& check) {
+    return check.iteration <= checks_.back().iteration - sweeps;
+  });
+  return before == checks_.rend() ? 1 : checks_.back().error / before->error;
+}
+
 double ErrorTrend::foreseen_sweeps(double error) const {
   Check const& last = checks_.back();
   // Overrelaxed sweeps show their rate once the transient of a new omega is over.

@@ -11,6 +11,7 @@ namespace monge {
 struct SweepOutcome {
   Sweep sweep{};
   SweepErrors errors{};
+  bool is_mixed = false;  // Whether the errors are the least of sweeps that started from combinations.
 
   double error() const { return errors.row + errors.column; }
   /// Whether it was an alternating sweep without overrelaxation.
@@ -24,18 +25,20 @@ struct SweepOutcome {
 class ErrorTrend {
  public:
   void add(int iteration, SweepOutcome const& outcome) {
-    checks_.push_back({iteration, outcome.error(), outcome.sweep.relaxation == 1});
+    checks_.push_back({iteration, outcome.error(), outcome.sweep.relaxation == 1 && !outcome.is_mixed});
   }
   void clear() { checks_.clear(); }
 
   int checks() const { return static_cast<int>(checks_.size()); }
   /// The sweeps from the first check to the last. There is a check.
   int sweeps() const { return checks_.back().iteration - checks_.front().iteration; }
+  /// The last error as a fraction of the error at least `sweeps` sweeps before; 1 where that is not known.
+  double fraction_since(int sweeps) const;
   /// The mean factor of the error per sweep between the last two checks. There are two.
   double last_rate() const;
-  /// The number of sweeps until the error is foreseen to fall to `error`. Overrelaxed sweeps are foreseen to keep the
-  /// rate of the last checks. From the rate of plain sweeps follows the rate at the best omega, which then counts. 0
-  /// where no rate is known yet. There is a check.
+  /// The number of sweeps until the error is foreseen to fall to `error`. Overrelaxed and mixed sweeps are foreseen to
+  /// keep the rate of the last checks. From the rate of plain sweeps follows the rate at the best omega, which then
+  /// counts. 0 where no rate is known yet. There is a check.
   double foreseen_sweeps(double error) const;
 
  private:

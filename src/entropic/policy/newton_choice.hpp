@@ -17,6 +17,7 @@ class NewtonChoice {
   /// A step has been taken. Once a rung has needed the method, it is used at every eps.
   void stepped() { has_stepped_ = true; }
 
+  bool is_allowed() const { return is_allowed_; }
   /// Whether the method may follow the first two sweeps of a rung. Otherwise it follows only sweeps that are stuck.
   bool follows_rungs(Precision precision) const;
   /// Whether the method is expected to come to `wanted` before sweeps do. The rate of the sweeps decides; sweeps that

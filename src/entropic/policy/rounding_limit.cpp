@@ -66,7 +66,12 @@ bool RoundingLimit::foresees_floor(SweepOutcome const& outcome, double target) c
   if (measured_) return outcome.bound() <= *measured_ / (2 - outcome.sweep.relaxation);
   double const rounding = scale_.rounding(precision_, outcome.sweep.eps);
   double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
-  return target < (is_self_ ? kSeenFloor : kLeastFloor) * rounding && outcome.error() <= floor * rounding * mass_;
+  return target < (is_self_ || outcome.is_mixed ? kSeenFloor : kLeastFloor) * rounding &&
+         outcome.error() <= floor * rounding * mass_;
+}
+
+bool RoundingLimit::blurs(SweepOutcome const& outcome) const {
+  return outcome.error() <= kUsualFloor * scale_.rounding(precision_, outcome.sweep.eps) * mass_;
 }
 
 bool RoundingLimit::doubt_rounding(SweepOutcome const& outcome, double target) {

@@ -33,6 +33,8 @@ class RoundingLimit {
   /// Whether sweeps have come to errors that rounding stops, on the way to a tolerance out of its reach. `target` is
   /// the error that they aim at.
   bool foresees_floor(SweepOutcome const& outcome, double target) const;
+  /// Whether the residuals of sweeps have so few digits that combinations would fit rounding.
+  bool blurs(SweepOutcome const& outcome) const;
   /// Whether the error has stopped falling at a level that rounding explains.
   bool has_stalled(SweepOutcome const& outcome, int iteration) { return stays(outcome, iteration, patience_); }
   /// The same where no evaluation can decide, which takes longer.

@@ -15,9 +15,19 @@ constexpr double kForeseenShare = 0.5;
 /// Sweeps without the ladder are tried for kTrialSweeps; a relative error above kTrialError then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
+/// The same of mixed sweeps before a ladder of mixed sweeps.
+constexpr double kMixedTrialError = 0.05;
+/// The trial of mixed sweeps goes on for as long as kHalfTrial sweeps bring the error below this fraction.
+constexpr int kHalfTrial = 5;
+constexpr double kTrialFall = 0.7;
+/// Mixing ends where kMixingPatience sweeps at the eps of the problem leave more than this fraction of the error.
+constexpr int kMixingPatience = 30;
+constexpr double kMixingFall = 2. / 3;
 /// Relative error at which a rung ends. A misplaced fraction s of the mass moves across a gap of many eps by about s
 /// eps per sweep, so little of it may come down the ladder.
 constexpr double kRungError = 3e-4;
+/// The same for mixed sweeps, unless a combination has been rejected.
+constexpr double kMixedRungError = 3e-3;
 /// The same where Newton's method may follow: it crosses gaps in a few steps.
 constexpr double kNewtonRungError = 3e-2;
 /// A trial that Newton's method may follow ends at the first check with a larger relative error than this.
@@ -32,6 +42,12 @@ int plain_tail(SolveOptions const& options) {
   return std::min(20, options.iterations / 5);
 }
 
+/// Whether sweeps are mixed. Fixed numbers of sweeps are not.
+bool mixes(SolveOptions const& options, PassTimes const& times, bool is_self) {
+  return times.mixes && !is_self && options.schedule == Schedule::overrelaxed && options.method != Method::newton &&
+         options.tolerance > 0;
+}
+
 }  // namespace
 
 SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
@@ -44,6 +60,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       is_self_(is_self),
       on_trial_(options.annealing < 1),
       ladder_(options, cost_bound),
+      mixing_(mixes(options, times, is_self)),
       newton_(options, times),
       rounding_(options, {cost_bound, level, std::min(options.penalty_a, options.penalty_b)}, mass, precision, is_self),
       polish_below_(10 * options.tolerance),
@@ -72,12 +89,14 @@ void SinkhornPolicy::saw(SweepOutcome const& outcome, int passes) {
 }
 
 void SinkhornPolicy::swept(SweepErrors const& errors) {
-  saw({step_.sweep, errors}, step_.count);
+  bool const is_mixed = step_.mixing != Mixing::off;
+  SweepErrors const kept = is_mixed ? mixing_.swept(errors) : errors;
+  saw({step_.sweep, kept, is_mixed}, step_.count);
   gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   trend_.add(iterations_, last_);
   if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {  // Earlier rates are too good.
     // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
-    if (last_.sweep.relaxation == relaxation_.omega()) {
+    if (!is_mixed && last_.sweep.relaxation == relaxation_.omega()) {
       relaxation_.observe(last_.error(), step_.count);
     } else {
       relaxation_.interrupt();
@@ -89,7 +108,9 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (ladder_.is_on()) return swept_on_ladder();
   if (rounding_.doubts() || has_reached_target()) return ask_certificate();
   if (rounding_.foresees_floor(last_, target_)) return go_no_further();
-  if (ends_trial() && last_.error() > kTrialError * mass_) return start_ladder();
+  bool const is_slow = trend_.sweeps() >= kMixingPatience && trend_.fraction_since(kMixingPatience) > kMixingFall;
+  if (is_mixed && (is_slow || rounding_.blurs(last_))) mixing_.end();
+  if (ends_trial() && has_failed_trial()) return start_ladder();
   if (!on_trial_ && newton_.pays(trend_, target_ * mass_, precision())) return take_newton();
   if (options_.tolerance > 0 && rounding_.has_stalled(last_, iterations_)) {
     if (!rounding_.shows()) return stalled();
@@ -103,11 +124,17 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
 /// Whether this check is the end of the trial.
 bool SinkhornPolicy::ends_trial() {
   if (!on_trial_) return false;
-  bool const is_over = iterations_ >= (options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps);
+  bool const goes_on = last_.is_mixed && has_failed_trial() && trend_.fraction_since(kHalfTrial) <= kTrialFall;
+  bool const is_over =
+      !goes_on && iterations_ >= (options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps);
   bool const is_hopeless =
       newton_follows_rungs() && iterations_ >= kFirstSweeps && last_.error() > kHopelessError * mass_;
   on_trial_ = !is_over && !is_hopeless;
   return !on_trial_;
+}
+
+bool SinkhornPolicy::has_failed_trial() const {
+  return last_.error() > (last_.is_mixed && mixes_on_ladder() ? kMixedTrialError : kTrialError) * mass_;
 }
 
 void SinkhornPolicy::stepped(NewtonProgress const& progress) {
@@ -217,6 +244,7 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
 
 void SinkhornPolicy::refined() {
   rounding_.refined();
+  mixing_.refined();
   refined_at_ = iterations_;
   relaxation_.interrupt();
   trend_.clear();  // Rounding has slowed these rates.
@@ -244,6 +272,7 @@ void SinkhornPolicy::go_on() {
 /// The ladder takes at most half of the sweeps that are left.
 void SinkhornPolicy::start_ladder() {
   if (!ladder_.start(iterations_, remaining() / 2, is_warm_)) return go_on();
+  if (!mixes_on_ladder()) mixing_.end();
   start_rung();
   step_.recentres = is_warm_;  // The first sweep has put the largest of a poor g' into f'.
 }
@@ -251,6 +280,7 @@ void SinkhornPolicy::start_ladder() {
 /// Starts the sweeps at the ladder's eps.
 void SinkhornPolicy::start_rung() {
   relaxation_.interrupt();
+  mixing_.forget();
   rounding_.forget();
   trend_.clear();
   mode_ = Mode::sinkhorn;
@@ -259,7 +289,9 @@ void SinkhornPolicy::start_rung() {
 
 void SinkhornPolicy::swept_on_ladder() {
   annealing_iterations_ += step_.count;
-  double const enough = std::max(newton_follows_rungs() ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
+  bool const is_loose = last_.is_mixed && !mixing_.has_rejected();
+  double const rung_error = newton_follows_rungs() ? kNewtonRungError : is_loose ? kMixedRungError : kRungError;
+  double const enough = std::max(rung_error, options_.tolerance) * mass_;
   bool const is_enough = !(last_.error() > enough);
   if (ladder_.climb(iterations_, is_enough)) return start_rung();
   if (!is_enough && iterations_ < ladder_.rung_end()) {
@@ -279,11 +311,11 @@ void SinkhornPolicy::go_no_further() {
   step_ = {.action = SinkhornAction::refine};
 }
 
-/// Rounding keeps the error from falling. Overrelaxation amplifies rounding: without a higher precision to go to, it is
-/// turned off before the solve gives up.
+/// Rounding keeps the error from falling. Mixing and overrelaxation amplify rounding: without a higher precision to go
+/// to, they are turned off before the solve gives up.
 void SinkhornPolicy::stalled() {
-  if (rounding_.may_refine() || relaxation_.omega() == 1) return go_no_further();
-  relaxation_.disable();
+  if (rounding_.may_refine() || !(last_.is_mixed || relaxation_.omega() > 1)) return go_no_further();
+  last_.is_mixed ? mixing_.end() : relaxation_.disable();
   rounding_.forget();
   go_on();
 }
@@ -316,13 +348,27 @@ bool SinkhornPolicy::judges_rate() const {
 
 /// Sweeps up to the next check.
 SinkhornStep SinkhornPolicy::sweeps() {
-  bool const relax = relaxes_next();
+  bool const mixes = mixes_next();
+  if (!mixes) mixing_.forget();
+  bool const relax = !mixes && relaxes_next();
   // A symmetric sweep leaves no side exact, so doubt about rounding takes an alternating one.
   bool const symmetric = this->symmetric() && (is_self_ || !rounding_.doubts());
   Sweep const sweep{.eps = ladder_.eps(), .symmetric = symmetric, .relaxation = relax ? relaxation_.omega() : 1.0};
   int const usual = std::min(options_.check_every, most_sweeps(relax));
   bool const stays_plain = !ladder_.is_on() && sweep.relaxation == 1;
-  return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
+  int const count = mixes ? 1 : stays_plain ? until_check(usual) : usual;
+  return {
+      .action = SinkhornAction::sweep, .sweep = sweep, .count = count, .mixing = mixes ? mixing_.next() : Mixing::off};
+}
+
+/// On the ladder sweeps are mixed only where Newton's method may later cross the gaps that they leave.
+bool SinkhornPolicy::mixes_on_ladder() const {
+  return newton_.is_allowed() && !newton_follows_rungs();
+}
+
+bool SinkhornPolicy::mixes_next() const {
+  if (!mixing_.is_on() || rounding_.doubts()) return false;
+  return !ladder_.is_on() || (!ladder_.climbs() && mixes_on_ladder());
 }
 
 /// Sweeps up to a check that the phase of the solve needs, or up to where `relax` has to end.

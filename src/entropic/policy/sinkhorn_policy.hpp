@@ -7,6 +7,7 @@
 
 #include "entropic/policy/eps_ladder.hpp"
 #include "entropic/policy/error_trend.hpp"
+#include "entropic/policy/mixing_choice.hpp"
 #include "entropic/policy/newton_choice.hpp"
 #include "entropic/policy/relaxation.hpp"
 #include "entropic/policy/rounding_limit.hpp"
@@ -16,7 +17,7 @@ namespace monge {
 
 /// The next action on one problem, and the member of the policy that is told its outcome.
 enum class SinkhornAction {
-  sweep,    ///< `count` sweeps of the kind `sweep`; then swept().
+  sweep,    ///< `count` sweeps of the kind `sweep`, which is one if `mixing` is not off; then swept().
   newton,   ///< NewtonMethod::advance() at the eps of `sweep`, of at most `count` passes; then stepped().
   splr,     ///< run_splr() at the eps of `sweep` with SplrLimits::passes = `count`; then ended().
   certify,  ///< A float64 evaluation of the potentials; then certified().
@@ -29,6 +30,7 @@ struct SinkhornStep {
   Sweep sweep{};
   int count = 0;
   Status status = Status::completed;
+  Mixing mixing = Mixing::off;
   bool recentres = false;  // Whether a large constant may have come into the potentials.
 };
 
@@ -52,6 +54,10 @@ class SinkhornPolicy {
   void weigh(double mass, double error);
   /// The sweeps are done; `errors` are those of the last.
   void swept(SweepErrors const& errors);
+  /// Whether the last sweep, a mixed one, has left the best potentials. The caller goes back to the best otherwise.
+  bool is_best() const { return mixing_.is_best(); }
+  /// The errors that the sweep which left the present potentials has seen.
+  SweepErrors const& errors() const { return last_.errors; }
   void stepped(NewtonProgress const& progress);
   /// Newton's method, once the policy is_short(), has returned to its best potentials, whose L1 error is `error`.
   void returned(double error) { last_.errors = {0, error}; }
@@ -96,6 +102,9 @@ class SinkhornPolicy {
   void ask_certificate();
   void aim_lower(double value, double error);
   bool ends_trial();
+  bool has_failed_trial() const;
+  bool mixes_on_ladder() const;
+  bool mixes_next() const;
   bool judges_rate() const;
   void take_newton();
   void begin();
@@ -130,6 +139,7 @@ class SinkhornPolicy {
   bool on_trial_;                                                    // Whether sweeps without the ladder are on trial.
   EpsLadder ladder_;
   AdaptiveRelaxation relaxation_;
+  MixingChoice mixing_;
   NewtonChoice newton_;
   RoundingLimit rounding_;
   ErrorTrend trend_;                       // At the eps of the last sweep.

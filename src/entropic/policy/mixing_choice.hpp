@@ -1,0 +1,47 @@
+// Where sweeps are mixed (anderson.hpp), and when that ends.
+#pragma once
+#include <optional>
+
+#include "seam/entropic_operator.hpp"
+
+namespace monge {
+
+/// The start of the next sweep.
+enum class Mixing {
+  off,    ///< The present potentials.
+  start,  ///< The present potentials; AndersonMixing::start().
+  on,     ///< A combination: AndersonMixing::combine().
+};
+
+/// A solve keeps the potentials of the least error. A sweep whose error is far above it is rejected: all images are
+/// forgotten, and the next sweep starts from the best. Several rejections end the method.
+class MixingChoice {
+ public:
+  explicit MixingChoice(bool is_allowed) : is_allowed_(is_allowed) {}
+
+  bool is_on() const { return is_allowed_ && !has_ended_; }
+  /// Whether a combination has been rejected since the beginning of the solve.
+  bool has_rejected() const { return rejections_ > 0; }
+  Mixing next() const { return has_images_ ? Mixing::on : Mixing::start; }
+
+  /// A mixed sweep has seen these errors. Returns those of the best potentials, which the solve keeps.
+  SweepErrors swept(SweepErrors const& errors);
+  /// Whether the last mixed sweep has left the best potentials.
+  bool is_best() const { return is_best_; }
+
+  /// Another eps, precision or kind of sweep: the next mixed sweep starts anew.
+  void forget();
+  void end() { has_ended_ = true; }
+  /// Sweeps are in float64 from here on, which may help the method.
+  void refined();
+
+ private:
+  bool is_allowed_;
+  bool has_ended_ = false;
+  bool has_images_ = false;
+  bool is_best_ = false;
+  int rejections_ = 0;
+  std::optional<SweepErrors> best_;  // At this eps.
+};
+
+}  // namespace monge
