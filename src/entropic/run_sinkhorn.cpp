@@ -55,8 +55,8 @@ class SinkhornRun {
     next().mixing == Mixing::start ? mixing_->start() : mixing_->combine();
   }
   void swept(SweepErrors const& errors) {
-    Sweep const kind = next().sweep;
-    weigh(SweepOutcome{kind, errors}.bound());
+    swept_ = next().sweep;
+    weigh(SweepOutcome{swept_, errors}.bound());
     policy_.swept(errors);
   }
   /// Follows swept() of a mixed sweep.

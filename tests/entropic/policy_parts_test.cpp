@@ -127,6 +127,60 @@ TEST(NewtonChoiceTest, follows_from_the_rates_of_the_device) {
   EXPECT_FALSE(NewtonChoice(options, graphics).pays(trend, wanted, Precision::float32));
 }
 
+TEST(ErrorTrendTest, fraction_is_of_the_error_so_many_sweeps_before) {
+  ErrorTrend trend;
+  trend.add(1, outcome(4, 4));
+  EXPECT_EQ(trend.fraction_since(1), 1) << "nothing is known yet";
+  trend.add(2, outcome(2, 2));
+  trend.add(5, outcome(1, 1));
+  EXPECT_EQ(trend.fraction_since(1), 0.5);
+  EXPECT_EQ(trend.fraction_since(4), 0.25);
+  EXPECT_EQ(trend.fraction_since(5), 1);
+}
+
+TEST(MixingChoiceTest, errors_are_those_of_the_best_potentials) {
+  MixingChoice mixing(true);
+  EXPECT_EQ(mixing.next(), Mixing::start);
+  EXPECT_EQ(mixing.swept({3, 2, 1}).column, 2);
+  EXPECT_TRUE(mixing.is_best());
+  EXPECT_EQ(mixing.next(), Mixing::on);
+  EXPECT_EQ(mixing.swept({9, 3, 1}).row, 3);
+  EXPECT_FALSE(mixing.is_best());
+  EXPECT_EQ(mixing.next(), Mixing::on);
+  EXPECT_EQ(mixing.swept({9, 1, 1}).column, 1);
+  EXPECT_TRUE(mixing.is_best());
+  mixing.forget();
+  EXPECT_EQ(mixing.next(), Mixing::start);
+  EXPECT_EQ(mixing.swept({9, 5, 1}).column, 5) << "errors at another eps are not compared";
+}
+
+TEST(MixingChoiceTest, error_far_above_the_least_starts_anew_and_the_third_ends_the_method) {
+  double const nan = std::numeric_limits<double>::quiet_NaN();
+  MixingChoice mixing(true);
+  mixing.swept({1, 1, 1});
+  for (double const error : {101.0, nan, std::numeric_limits<double>::infinity()}) {
+    ASSERT_TRUE(mixing.is_on());
+    EXPECT_EQ(mixing.swept({1, error, 1}).column, 1);
+    EXPECT_FALSE(mixing.is_best());
+    EXPECT_TRUE(mixing.has_rejected());
+    EXPECT_EQ(mixing.next(), Mixing::start);
+    mixing.swept({1, 99, 1});
+    EXPECT_EQ(mixing.next(), Mixing::on);
+  }
+  EXPECT_FALSE(mixing.is_on());
+  mixing.refined();
+  EXPECT_FALSE(mixing.is_on()) << "float64 does not help here";
+}
+
+TEST(MixingChoiceTest, float64_is_another_chance_after_rounding) {
+  EXPECT_FALSE(MixingChoice(false).is_on());
+  MixingChoice mixing(true);
+  mixing.end();
+  EXPECT_FALSE(mixing.is_on());
+  mixing.refined();
+  EXPECT_TRUE(mixing.is_on());
+}
+
 Evaluation certificate_of(double row_error, double column_error) {
   Evaluation value{};
   value.row_error = row_error;
