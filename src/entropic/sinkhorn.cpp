@@ -37,7 +37,7 @@ bool fits_float32(Geometry const& geometry, double bound) {
 }
 
 /// Gives costs that overflow float32, or lose digits there, an operator in float64 if the precision is automatic.
-/// Otherwise throws.
+/// Throws if they overflow.
 void choose_precision(Backend const& backend, SinkhornProblem& problem) {
   auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
   double const bound = problem.entropic->cost_size().centred_bound;
@@ -56,12 +56,6 @@ void choose_precision(Backend const& backend, SinkhornProblem& problem) {
                 "or the costs and eps smaller by a common factor"
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
-  require(fits || problem.options.precision == Precision::float64, "{}",
-          clouds == nullptr
-              ? "cost: float32 has too few digits for costs so small; precision must be auto or float64, or "
-                "the costs and eps larger by a common factor"
-              : "x, y: float32 has too few digits for distances so small; precision must be auto or float64, "
-                "or the points lie farther apart");
 }
 
 void require_finite_value(ValidMarginals const& marginals, double eps) {

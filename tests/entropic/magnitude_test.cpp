@@ -232,19 +232,6 @@ TEST_P(ValuesAtAnyScale, divergences_keep_their_digits_where_eps_is_far_above_th
   }
 }
 
-TEST_P(ValuesAtAnyScale, costs_too_small_for_the_precision_asked_for_are_refused) {
-  for (Kind const kind : {Kind::matrix, Kind::squares, Kind::distances}) {
-    for (double const unit : {1e-40, 1e-60}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(kind) << ", unit " << unit);
-      SolveOptions options{.eps = unit, .penalty_a = unit};
-      EXPECT_EQ(solve(kind, unit, options).report().status, Status::converged);
-      options.precision = Precision::float32;
-      std::string const text = refusal_of([&] { solve(kind, unit, options); });
-      EXPECT_NE(text.find("precision must be auto or float64"), std::string::npos) << text;
-    }
-  }
-}
-
 TEST_P(ValuesAtAnyScale, squares_that_overflow_are_refused) {
   for (double const far : {1e154, 1e155, 1e300}) {
     double const x[] = {far, 0, far, 1}, y[] = {-far, 0, -far, 1};
