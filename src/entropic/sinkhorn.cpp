@@ -228,7 +228,6 @@ void centre(EntropicOperator& entropic, Marginals const& marginals) {
 }
 
 void forget_potentials(EntropicOperator& entropic) {
-  entropic.set_potentials({}, {});  // Nothing of earlier sweeps may show in the bits of the next.
   for (Side const side : kSides) entropic.vectors().combine({}, entropic.potential(side));
 }
 

@@ -64,6 +64,12 @@ void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
 }
 
 template <class T>
+Vector& EntropicOperator<T>::potential(Side side) {
+  last_.eps = 0;
+  return data_.potential(side);
+}
+
+template <class T>
 void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView g) const {
   for (Side const side : kSides) {
     HostVector const potential =
@@ -79,9 +85,8 @@ void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
 }
 
 /// An upper bound of the logits of each row: in the last sweep none exceeded the log-sum-exp of its row, and since then
-/// each changed by as much as the bias of its column, whatever has changed the potentials. Null if the last sweep had
-/// another eps, if the bounds would be too loose, or if the logits are too large; the pass then finds the maxima
-/// itself.
+/// each changed by as much as the bias of its column. Null if the last sweep had another eps, if the bounds would be
+/// too loose, or if the logits are too large; the pass then finds the maxima itself.
 template <class T>
 double const* EntropicOperator<T>::bound_rows(double eps) {
   if (last_.eps != eps) return nullptr;

@@ -24,7 +24,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;
   Vector const& potential(Side side) const override { return data_.potential(side); }
-  Vector& potential(Side side) override { return data_.potential(side); }
+  Vector& potential(Side side) override;
   void sweep(Sweep const& sweep, int count) override;
   SweepErrors errors() override { return errors_; }
   using monge::EntropicOperator::evaluate;
@@ -35,7 +35,7 @@ class EntropicOperator final : public monge::EntropicOperator {
  private:
   /// Data from which bound_rows() bounds the logits of the next sweep.
   struct LastSweep {
-    double eps = 0;  // 0 before the first sweep and after set_potentials()
+    double eps = 0;  // 0 if the potentials were set after the last sweep
     std::vector<double> column_bias, row_lse;
   };
 
