@@ -77,7 +77,7 @@ def test_potentials_of_another_problem_do_no_harm(rng):
 def test_short_solves_go_on_where_the_last_one_ended(rng):
     """Eps is small enough for the ladder, for which the cap of each call leaves too few sweeps."""
     x, y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2)) + 2
-    solver, errors, result = monge.Solver(reg=0.02, max_iter=20, warn=False), [], None
+    solver, errors, result = monge.Solver(reg=0.02, max_iter=6, warn=False), [], None
     for _ in range(10):
         result = solver.solve_sample(x, y, potentials_init=result)
         errors.append(result.report.marginal_error)
