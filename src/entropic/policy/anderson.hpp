@@ -12,11 +12,11 @@ namespace monge {
 /// that of their residuals, so the combination of the T(g) whose residuals combine to the shortest r is a better g
 /// (docs/math.md, section 5). The residual is the relative error of each column,
 ///   r_j = b_j^(1/2) (1 - exp((g_j - T(g)_j - t) / eps)),   t = sum_j b_j (g_j - T(g)_j) / sum b,
-/// which is at most b_j^(1/2) however far away g is, and knows no constant in g. The combination of the potentials f has
-/// the same weights, and so stays the partner of g.
+/// which is at most b_j^(1/2) however far away g is, and knows no constant in g. The combination of the potentials f
+/// has the same weights, and so stays the partner of g.
 ///
-/// After add() the operator has the best image. All work is vector operations, so every rank and every number of threads
-/// finds the same bits.
+/// After add() the operator has the best image. All work is vector operations, so every rank and every number of
+/// threads finds the same bits.
 class AndersonMixing {
  public:
   /// `b`: the weights of the columns. The operator outlives this object.
