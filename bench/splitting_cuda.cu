@@ -73,8 +73,9 @@ Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* cos
   }
   cudaStream_t const stream = runtime->stream();
   RegularizedInput const input{geometry, shares, shares, 1, terms};
-  auto const read = std::make_shared<cuda::RegularizedCosts>(runtime, input, stream);
-  read->finish();
+  auto const read = std::make_shared<cuda::RegularizedCosts>(runtime, input);
+  do read->survey(stream);
+  while (read->finish_survey());
   cuda::SplittingOperator splitting(read, precision, stream);
   splitting.start(2.0 / (2 * n));
   constexpr int kCount = 40;
