@@ -67,7 +67,7 @@ struct MatrixPairs {
     bool const transposed = matrix.cost.transposed;
     double const scaled =
         scaled_cost(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
-    double const cost = fmax(scaled, matrix.floor);
+    double const cost = scaled < matrix.floor ? matrix.floor : scaled;  // NaN stays.
     return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
   }
 };
@@ -79,7 +79,7 @@ struct PointPairs {
     return cost[0];
   }
   static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
-    double const cost = fmax(of_points(matrix, i, j), matrix.floor);
+    double const given = of_points(matrix, i, j), cost = given < matrix.floor ? matrix.floor : given;
     return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
   }
 };
