@@ -18,7 +18,7 @@ namespace monge {
 
 /// The order of the updates within a sweep.
 enum class Schedule {
-  overrelaxed,  ///< Alternating; adaptive overrelaxation, on the CPU after Anderson's mixing: the default, the fastest.
+  overrelaxed,  ///< Alternating; Anderson's mixing, then adaptive overrelaxation: the default, the fastest.
   alternating,  ///< f from g, then g from the new f (eq. 2-3), nothing else.
   symmetric,    ///< f and g from the old pair, averaged with it (eq. 4-5).
 };
