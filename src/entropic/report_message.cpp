@@ -65,6 +65,11 @@ std::string sentence(SinkhornProblem const& problem, SolveEnd const& end) {
   Report const& report = problem.report;
   SolveOptions const& options = problem.options;
   std::string const passes = passes_text(report), reached = value_text(options.criterion, end.value);
+  bool const is_far = report.status == Status::precision_limit ? report.marginal_error > 0.01 * problem.marginals.mass()
+                                                               : hardly_falls(report);
+  bool const may_lack_plan =
+      std::holds_alternative<CostMatrix>(problem.geometry) && penalties_of(options).balanced() && is_far;
+  char const* const lack = "where costs of inf forbid pairs there may be no plan with these a and b, else";
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {}{}", passes, end.is_annealing ? ", while annealing" : "");
@@ -83,14 +88,11 @@ std::string sentence(SinkhornProblem const& problem, SolveEnd const& end) {
       return fmt::format("{} is as far as {} goes at this eps; {}", reached, name(report.precision),
                          report.precision == Precision::tf32      ? "precision float32 or float64 gets further"
                          : report.precision == Precision::float32 ? "precision float64 gets further"
-                                                                  : "a larger eps or tolerance is needed");
+                         : may_lack_plan ? fmt::format("{} a larger eps or tolerance is needed", lack)
+                                         : "a larger eps or tolerance is needed");
     case Status::iteration_limit:
-      return fmt::format(
-          "{} after {} is above the tolerance{} more iterations or a larger eps would help", reached, passes,
-          std::holds_alternative<CostMatrix>(problem.geometry) && penalties_of(options).balanced() &&
-                  hardly_falls(report)
-              ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
-              : ";");
+      return fmt::format("{} after {} is above the tolerance{} more iterations or a larger eps would help", reached,
+                         passes, may_lack_plan ? fmt::format(" and hardly falls; {}", lack) : ";");
   }
   return {};
 }

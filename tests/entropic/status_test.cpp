@@ -71,7 +71,8 @@ TEST_P(Float64Test, costs_that_allow_no_plan_may_be_why_the_error_hardly_falls) 
     SCOPED_TRACE(testing::Message() << name(schedule));
     SolveOptions const options{.eps = 0.1, .iterations = 300, .schedule = schedule};
     Report const report = monge::solve(context(), geometry, a, b, options).report();
-    EXPECT_EQ(report.status, Status::iteration_limit);
+    // Potentials grow without end: mixed sweeps come to where float64 has no digits of them.
+    EXPECT_TRUE(report.status == Status::iteration_limit || report.status == Status::precision_limit);
     EXPECT_GT(report.marginal_error, 0.1);
     EXPECT_NE(report.message.find("there may be no plan"), std::string::npos) << report.message;
   }

@@ -13,6 +13,8 @@ namespace {
 
 /// Share of the trace that is added to the diagonal of the least-squares problem.
 constexpr double kRidge = 1e-6;
+/// A constant of more than so many eps is taken out of a combination.
+constexpr double kFar = 1024;
 
 }  // namespace
 
@@ -43,21 +45,26 @@ void AndersonMixing::start() {
   images_ = 0;
   is_added_ = false;
   vectors_.copy(std::as_const(entropic_).potential(Side::columns), *start_);
+  mean_ = vectors_.dot(*weight_, *start_) / mass_;
 }
 
 void AndersonMixing::combine() {
   if (std::exchange(is_added_, false)) absorb();
   Weights const weights = this->weights();
-  vectors_.copy(*last_.f, entropic_.potential(Side::rows));
-  take_away(weights, &Image::f, entropic_.potential(Side::rows));
-  vectors_.copy(*last_.g, *start_);
+  double shift = mean_ - last_.mean;
+  for (std::size_t k = 0; k < count(); ++k) shift += weights[k] * differences_[k].mean;
+  if (!(std::abs(shift) > kFar * eps_)) shift = 0;
+  Vector& f = entropic_.potential(Side::rows);
+  vectors_.combine({{1, last_.f.get()}, {-shift, nullptr}}, f);
+  take_away(weights, &Image::f, f);
+  vectors_.combine({{1, last_.g.get()}, {shift, nullptr}}, *start_);
   take_away(weights, &Image::g, *start_);
   vectors_.copy(*start_, entropic_.potential(Side::columns));
 }
 
 /// out -= sum_k weights_k differences_k
 void AndersonMixing::take_away(Weights const& weights, std::unique_ptr<Vector> Image::*part, Vector& out) const {
-  int const count = std::min(images_ - 1, kDepth);
+  int const count = static_cast<int>(this->count());
   for (int first = 0; first < count; first += static_cast<int>(kMostTerms) - 1) {
     std::vector<Term> terms{{1, &out}};
     for (int k = first; k < std::min<int>(count, first + static_cast<int>(kMostTerms) - 1); ++k)
@@ -69,7 +76,7 @@ void AndersonMixing::take_away(Weights const& weights, std::unique_ptr<Vector> I
 /// The weights of the differences for which the last residual, less the differences of residuals, is shortest. All 0
 /// where rounding or overflow leaves no solution.
 AndersonMixing::Weights AndersonMixing::weights() const {
-  std::size_t const count = to_size(std::clamp(images_ - 1, 0, kDepth));
+  std::size_t const count = this->count();
   std::array<Weights, kDepth> matrix = gram_;
   Weights solution = right_;
   double trace = 0;
@@ -97,6 +104,7 @@ void AndersonMixing::find_residual(Image& image) const {
       {{weight_.get(), start_.get()}, {weight_.get(), image.g.get()}}};
   std::array<double, 2> sums{};
   vectors_.dots(pairs, sums);
+  image.mean = sums[1] / mass_;
   Vector& residual = *image.residual;
   vectors_.combine({{1, image.g.get()}, {(sums[0] - sums[1]) / mass_, nullptr}}, residual);
   vectors_.exp_difference(*root_, *start_, residual, eps_, residual);
@@ -112,6 +120,7 @@ void AndersonMixing::absorb() {
     if (!difference.f) difference = make_image();
     for (auto const part : {&Image::f, &Image::g, &Image::residual})
       vectors_.combine({{1, (next_.*part).get()}, {-1, (last_.*part).get()}}, *(difference.*part));
+    difference.mean = next_.mean - last_.mean;
     std::array<std::pair<Vector const*, Vector const*>, kDepth> pairs;
     for (std::size_t k = 0; k < count; ++k) pairs[k] = {differences_[k].residual.get(), difference.residual.get()};
     vectors_.dots(std::span(pairs).first(count), std::span(gram_[newest]).first(count));

@@ -1,5 +1,6 @@
 // Anderson's mixing of sweeps: the next sweep starts from a combination of the images of the last ones.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <vector>
@@ -13,7 +14,9 @@ namespace monge {
 /// (docs/math.md, section 5). The residual is the relative error of each column,
 ///   r_j = b_j^(1/2) (1 - exp((g_j - T(g)_j - t) / eps)),   t = sum_j b_j (g_j - T(g)_j) / sum b,
 /// which is at most b_j^(1/2) however far away g is, and knows no constant in g. The combination of the potentials f
-/// has the same weights, and so stays the partner of g.
+/// has the same weights, and so stays the partner of g. A sweep from a g that is far
+/// away may have a large constant, which would take the digits of the potentials: a combination goes back to the mean
+/// of the first g.
 ///
 /// After add() the operator has the best image. All work is vector operations, so every rank and every number of
 /// threads finds the same bits.
@@ -38,9 +41,13 @@ class AndersonMixing {
   /// Potentials after a sweep, and the residual before it.
   struct Image {
     std::unique_ptr<Vector> f, g, residual;
+    double mean = 0;  // sum b g / sum b
   };
 
+  /// Of the differences of images.
+  std::size_t count() const { return static_cast<std::size_t>(std::clamp(images_ - 1, 0, kDepth)); }
   Image make_image() const;
+  /// Finds the mean, too.
   void find_residual(Image& image) const;
   void absorb();
   Weights weights() const;
@@ -52,6 +59,7 @@ class AndersonMixing {
   std::unique_ptr<Vector> weight_, root_;    // b, b^(1/2)
   std::unique_ptr<Vector> start_;            // The g from which the last sweep started
   double eps_ = 0;                           // and its eps.
+  double mean_ = 0;                          // The mean of all starts, as of Image.
   bool is_added_ = false;                    // Whether `next_` is the image of that sweep.
   std::unique_ptr<Vector> best_f_, best_g_;  // Of the best image, unless that is the newest.
   bool newest_is_best_ = false;
