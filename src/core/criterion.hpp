@@ -9,8 +9,8 @@
 
 namespace monge {
 
-/// Relative, as the tolerance is: `mass` is the larger of the totals of a and b, or the plan's where
-/// penalties let it be smaller.
+/// Relative, as the tolerance is: `mass` is the larger of the totals of a and b or, where penalties let
+/// the plan have less, the plan's.
 inline double criterion_value(Criterion criterion, Evaluation const& evaluation, double eps, double mass) {
   double const error = (evaluation.row_error + evaluation.column_error) / mass;
   switch (criterion) {

@@ -82,7 +82,7 @@ struct RegularizedInput {
 /// are rare: a part below kGapPart of the allowed pairs, by mass.
 class CostSearch {
  public:
-  /// Of pairs with a cost of `least` to `most`, the latter with l1.
+  /// Pairs have costs from `least` to `most`, the latter with l1.
   CostSearch(double least, double most) : least_(least), most_(most), range_(most - least), gap_range_(range_) {}
 
   /// The cost, with l1, up to which the next survey counts pairs.

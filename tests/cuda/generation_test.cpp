@@ -4,8 +4,8 @@
 #include <set>
 
 #include "cuda/backend.hpp"
+#include "cuda/entries/entry_product.hpp"
 #include "cuda/entropic/entropic_operator.hpp"
-#include "cuda/plan/entry_product.hpp"
 #include "oracle/backend_test.hpp"
 
 namespace monge::oracle {

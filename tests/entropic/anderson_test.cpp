@@ -59,7 +59,7 @@ TEST_P(MixingFloat64, first_combination_has_the_weight_of_the_shortest_residual)
   }
   Real const weight = along / ((1 + Real{1e-6}) * square);
   mixing.combine();
-  // Potentials of a few units of eps give residuals of a rounding error of some 1e-15; those of the weight are similar.
+  // Potentials are a few units of eps, so residuals have a rounding error of some 1e-15. The weight has a similar one.
   for (Side const side : kSides) {
     std::vector<double> const &last = side == Side::rows ? f[1] : g[2], &before = side == Side::rows ? f[0] : g[1];
     Vector expected;

@@ -169,9 +169,9 @@ Optimum optimum_of(Problem const& problem, Real eps, Penalties const& penalties)
 // beside this mass.
 TEST_P(UnbalancedPoints, plans_of_any_total_are_right) {
   Problem const unit = make_problem({6, 6, 2});
-  // Half-steps in the sup norm contract by rho / (rho + eps), of which one is at most 0.42. So a relative error e of a
-  // marginal leaves at most 2 e / (1 - 0.42) in P and in exp(g / eps). The mean error of 6 points may be that of one,
-  // of a few hundredths of the mass.
+  // A half-step contracts potentials in the sup norm by rho / (rho + eps). For one of the two sides this factor is at
+  // most 0.42. So a relative error e of a marginal leaves at most 2 e / (1 - 0.42) in P and in exp(g / eps). The mean
+  // error of 6 points may be the error of one point that has a few hundredths of the mass.
   Real const error = 100 * reachable();
   for (auto const& [eps, rho_b] : {std::pair{1.34, 0.43}, {5.0, 1.0}, {1.0, 1.0}, {1.0, kInfinity}}) {
     for (double const total : {1.0, 1e-3, 1e-8, 1e-20, 1e-40, 1e-100, 1e-160}) {

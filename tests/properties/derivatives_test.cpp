@@ -328,8 +328,7 @@ TEST_P(DerivativesTest, of_averages_of_points_of_little_mass_tend_to_a_limit) {
                                  {.x = {found.x.data(), kN, kD}, .y = {found.y.data(), kM, kD}, .b = found.b},
                                  {.tolerance = is_float64() ? 1e-9 : 1e-5});
       EXPECT_EQ(report.status, LinearStatus::converged);
-      // One constant may move from the potentials of one side to those of the other: derivatives by weights are up to
-      // it.
+      // Potentials are defined up to a constant, and so are derivatives by weights.
       double const mean = std::accumulate(found.b.begin(), found.b.end(), 0.0) / kM;
       for (double& by : found.b) by -= mean;
       std::vector<double> const parts[] = {

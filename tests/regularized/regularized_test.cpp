@@ -812,7 +812,7 @@ std::vector<Solve> solves_of(Terms const& terms, bool is_float64) {
   return solves;
 }
 
-// Dear pairs take part in no iteration: entries, and so all bits, are those of the problem that forbids them.
+// Dear pairs take part in no iteration. So the entries have the bits of the problem that forbids these pairs.
 TEST_P(Splitting, DearPairsAreAsGoodAsForbidden) {
   Case const problem = make_case(23, 18, 31);
   Terms const terms(problem);

@@ -45,7 +45,8 @@ class SplittingOperators : public BackendTest {
     return step.residual;
   }
 
-  /// With an oracle, the potentials of its points without mass are those of the iterations, which plans lower.
+  /// A plan lowers the potentials of points without mass. With an oracle, these potentials are raised again, to those
+  /// of the iterations.
   static Outcome outcome(SplittingOperator const& splitting, RegularizedOracle const* oracle = nullptr) {
     std::int64_t const n = splitting.rows(), m = splitting.columns();
     CostScale const scale = splitting.scale();

@@ -215,7 +215,7 @@ def _operators(of: Any) -> Callable[..., Any]:
         values = torch.tensor([of.value(made) for made in solved], dtype=x.dtype)
         values = values.to(x.device, non_blocking=True)  # Waits for no kernel.
         wide = [[plan.report.precision == "float64" for plan in of.plans(made)] for made in solved]
-        return (values, f, g, torch.tensor(wide).reshape(len(solved), *of.parts)), (problems, solved)
+        return (values, f, g, torch.tensor(wide).reshape(len(solved), *of.parts)), solved
 
     @torch.library.custom_op(f"monge::{name}", mutates_args=())
     def value_operator(
@@ -346,8 +346,7 @@ def _operators(of: Any) -> Callable[..., Any]:
         if hasattr(ctx, "solved") and not torch.is_grad_enabled():
             # The forward's plans serve one backward and are then released; its results, which are smaller, stay for
             # another one by the same inputs. `saved_tensors` has refused changed inputs.
-            problems, plans = ctx.solved
-            ctx.found = wanted, gradients_of(plans, given[0], given[1], wanted)
+            ctx.found = wanted, gradients_of(ctx.solved, given[0], given[1], wanted)
             del ctx.solved
         found, by = getattr(ctx, "found", ("", ()))
         if torch.is_grad_enabled() or not found or not set(wanted) <= set(found):

@@ -34,7 +34,7 @@ struct SurveyedPoints {
 
 struct CostSurvey {
   double least = std::numeric_limits<double>::infinity();  // Least cost of an allowed pair.
-  // Of allowed pairs of two points of positive weight:
+  // The next two are about allowed pairs of two points of positive weight.
   double least_with_mass = least;  // Least cost.
   double most = -least;            // Largest cost, with l1 W.
   double mean = 0;                 // Weighted by the product of both weights, over allowed pairs.

@@ -4,14 +4,14 @@
 
 namespace monge::cuda {
 
-/// 2^x to about 2 units in the last place; results below 2^-126 are zero. One instruction.
-/// With a relative error of 2^-23; 0 for numbers below the least normal one.
+/// A square root with a relative error of 2^-23; 0 for numbers below the least normal one.
 __device__ __forceinline__ float fast_sqrt(float x) {
   float y;
   asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
+/// 2^x to about 2 units in the last place; results below 2^-126 are zero. One instruction.
 __device__ __forceinline__ float fast_exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

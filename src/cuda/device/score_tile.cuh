@@ -42,19 +42,6 @@ __device__ constexpr int column_offset(int c) {
 }
 
 template <class T>
-__device__ __forceinline__ void load_vector(T (&value)[1], T const* from) {
-  value[0] = *from;
-}
-__device__ __forceinline__ void load_vector(double (&value)[2], double const* from) {
-  double2 const v = *reinterpret_cast<double2 const*>(from);
-  value[0] = v.x, value[1] = v.y;
-}
-__device__ __forceinline__ void load_vector(float (&value)[4], float const* from) {
-  float4 const v = *reinterpret_cast<float4 const*>(from);
-  value[0] = v.x, value[1] = v.y, value[2] = v.z, value[3] = v.w;
-}
-
-template <class T>
 __device__ __forceinline__ void load_vector_4(T (&value)[4], T const* from) {
   if constexpr (sizeof(T) == 4) {
     float4 const v = *reinterpret_cast<float4 const*>(from);
@@ -73,6 +60,13 @@ __device__ __forceinline__ void load_vector_2(float& first, float& second, float
 __device__ __forceinline__ void load_vector_2(double& first, double& second, double const* from) {
   double2 const v = *reinterpret_cast<double2 const*>(from);
   first = v.x, second = v.y;
+}
+template <class T, int kCount>
+__device__ __forceinline__ void load_vector(T (&value)[kCount], T const* from) {
+  static_assert(kCount == 1 || kCount == 2 || kCount == 4);
+  if constexpr (kCount == 1) value[0] = *from;
+  if constexpr (kCount == 2) load_vector_2(value[0], value[1], from);
+  if constexpr (kCount == 4) load_vector_4(value, from);
 }
 __device__ __forceinline__ void store_vector_2(float* to, float first, float second) {
   *reinterpret_cast<float2*>(to) = make_float2(first, second);

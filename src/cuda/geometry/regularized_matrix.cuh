@@ -60,15 +60,19 @@ __device__ __forceinline__ void read_scaled_costs(RegularizedMatrix const& matri
   }
 }
 
+/// S_ij from a scaled cost: not below the floor, which NaN stays clear of, and with l1.
+__device__ __forceinline__ double finished_cost(RegularizedMatrix const& matrix, int i, int j, double scaled) {
+  double const cost = scaled < matrix.floor ? matrix.floor : scaled;
+  return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
+}
+
 /// S_ij for a kernel, from matrices or from points.
 struct MatrixPairs {
   static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
     if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;
     bool const transposed = matrix.cost.transposed;
-    double const scaled =
-        scaled_cost(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
-    double const cost = scaled < matrix.floor ? matrix.floor : scaled;  // NaN stays.
-    return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
+    double const score = stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j);
+    return finished_cost(matrix, i, j, scaled_cost(matrix, score));
   }
 };
 struct PointPairs {
@@ -79,8 +83,7 @@ struct PointPairs {
     return cost[0];
   }
   static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
-    double const given = of_points(matrix, i, j), cost = given < matrix.floor ? matrix.floor : given;
-    return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
+    return finished_cost(matrix, i, j, of_points(matrix, i, j));
   }
 };
 

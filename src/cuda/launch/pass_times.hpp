@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 
+#include "cuda/launch/sizes.hpp"
 #include "geometry/point_cost.hpp"
 #include "geometry/validation.hpp"
 #include "seam/backend.hpp"
@@ -23,7 +24,8 @@ inline PassTimes pass_times(Geometry const& geometry, DeviceRates const& device)
   double const millions =
       1e-6 * static_cast<double>(rows) * static_cast<double>(columns) * kH200.multiprocessors / device.multiprocessors;
   double const d = static_cast<double>(dimension), slower = device.float64_ratio / double{kH200.float64_ratio};
-  double const of_million = is_distance && d > 8 ? 1.5 + 0.1 * d : std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
+  double const of_million =
+      is_distance && dimension > kLargestDifferenceDimension ? 1.5 + 0.1 * d : std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
   double const in_float32 = 18 + millions * of_million;
   double const in_float64 = 20 + millions * slower * std::max(4.7, (is_distance ? 0.24 : 0.12) * d);
   constexpr double kMixing = 150;  // A combination of potentials, with its launches and waits.

@@ -22,6 +22,9 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// The most coordinates of ScoreKernel::difference.
+inline constexpr int kLargestDifferenceDimension = 8;
+
 /// Elements between fp16 parts of vectors with `dimension` coordinates: whole chunks of the tensor-core kernels.
 inline int half_stride_of(int dimension) {
   return dimension <= 16 ? 16 : static_cast<int>(round_up(dimension, 32));

@@ -31,8 +31,6 @@ struct PassKernel {
 /// bytes.
 inline constexpr int kArgumentBytes = 1024;
 static_assert(sizeof(PassArguments) <= kArgumentBytes);
-/// The most coordinates of ScoreKernel::difference.
-inline constexpr int kLargestDifferenceDimension = 8;
 /// ScoreKernel::difference, for squared differences and Euclidean distances.
 PassKernel difference_kernel(Pass pass, ScoreForm form, int dimension);
 /// ScoreKernel::tile.

@@ -9,8 +9,8 @@
 #include <memory>
 #include <optional>
 
+#include "cuda/entries/entry_product.hpp"
 #include "cuda/geometry/point_costs.hpp"
-#include "cuda/plan/entry_product.hpp"
 #include "cuda/plan/problem.hpp"
 #include "cuda/plan/select.hpp"
 #include "seam/plan_operator.hpp"
@@ -121,7 +121,8 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   };
   std::vector<HostColumn> concentrated(Side side, StridedView const& v, int width, StridedView const* r, int inner,
                                        double reach);
-  /// The plan whose products with `signs` are those of this plan with a concentrated vector.
+  /// Another plan, and a vector of signs: the product of that plan and the signs is the product of this plan and a
+  /// concentrated vector.
   struct Scaled {
     std::unique_ptr<PlanOperator> plan;
     DeviceVector signs;

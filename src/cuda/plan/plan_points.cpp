@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "core/numbers.hpp"
+#include "cuda/entries/point_slopes.hpp"
 #include "cuda/plan/plan_operator.hpp"
-#include "cuda/plan/point_slopes.hpp"
 #include "cuda/vectors/kernels.hpp"
 
 namespace monge::cuda {

@@ -73,8 +73,8 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   DeviceArray<double> group_weight_;
   std::optional<SlopeTable> slopes_;  // In units of the costs inside.
   DeviceArray<double> slope_mass_, slope_, slope_value_;
-  // Surveys: the first; if there are forbidden pairs, one by shares of mass; those of the search, by shares too; and
-  // one of the means without dear pairs.
+  // The surveys, in this order. The first counts points. Where pairs are forbidden, a second weighs the allowed pairs
+  // by shares of mass. The search takes one or more, by shares too. The last finds means without dear pairs.
   enum class Survey { of_all, of_allowed, of_search, of_means };
   Survey next_ = Survey::of_all;
   std::optional<CostSearch> search_;

@@ -10,13 +10,12 @@
 namespace monge {
 
 /// A plain sweep maps g to T(g). Near the fixed point the residual r(g) of an affine combination of several g is nearly
-/// that of their residuals, so the combination of the T(g) whose residuals combine to the shortest r is a better g
-/// (docs/math.md, section 5). The residual is the relative error of each column,
+/// that of their residuals, so a combination of the T(g) is a better g: the one whose residuals combine to the shortest
+/// r (docs/math.md, section 5). The residual is the relative error of each column,
 ///   r_j = b_j^(1/2) (1 - exp((g_j - T(g)_j - t) / eps)),   t = sum_j b_j (g_j - T(g)_j) / sum b,
 /// which is at most b_j^(1/2) however far away g is, and knows no constant in g. The combination of the potentials f
-/// has the same weights, and so stays the partner of g. A sweep from a g that is far
-/// away may have a large constant, which would take the digits of the potentials: a combination goes back to the mean
-/// of the first g.
+/// has the same weights, and so stays the partner of g. A sweep from a g that is far away may leave a large constant,
+/// which would take the digits of the potentials: a combination goes back to the mean of the first g.
 ///
 /// After add() the operator has the best image. All work is vector operations, so every rank and every number of
 /// threads finds the same bits.
@@ -44,7 +43,7 @@ class AndersonMixing {
     double mean = 0;  // sum b g / sum b
   };
 
-  /// Of the differences of images.
+  /// The number of differences of images that there are.
   std::size_t count() const { return static_cast<std::size_t>(std::clamp(images_ - 1, 0, kDepth)); }
   Image make_image() const;
   /// Finds the mean, too.
@@ -61,11 +60,11 @@ class AndersonMixing {
   double eps_ = 0;                           // and its eps.
   double mean_ = 0;                          // The mean of all starts, as of Image.
   bool is_added_ = false;                    // Whether `next_` is the image of that sweep.
-  std::unique_ptr<Vector> best_f_, best_g_;  // Of the best image, unless that is the newest.
+  std::unique_ptr<Vector> best_f_, best_g_;  // The best image, unless that is the newest.
   bool newest_is_best_ = false;
   Image last_, next_;
   int images_ = 0;                         // Since the start, without `next_`.
-  std::array<Image, kDepth> differences_;  // Of images in turn; a ring.
+  std::array<Image, kDepth> differences_;  // Differences of images in turn; a ring.
   std::array<Weights, kDepth> gram_{};     // Inner products of the differences of residuals
   Weights right_{};                        // and of these with the last residual.
 };

@@ -24,7 +24,8 @@ class MixingChoice {
   bool has_rejected() const { return rejections_ > 0; }
   Mixing next() const { return has_images_ ? Mixing::on : Mixing::start; }
 
-  /// A mixed sweep has seen these errors. Returns those of the best potentials, which the solve keeps.
+  /// Takes the errors that a mixed sweep has seen. Returns the errors of the best potentials so far: the solve keeps
+  /// these potentials.
   SweepErrors swept(SweepErrors const& errors);
   /// Whether the last mixed sweep has left the best potentials.
   bool is_best() const { return is_best_; }

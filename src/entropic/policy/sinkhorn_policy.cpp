@@ -214,7 +214,7 @@ void SinkhornPolicy::take_newton() {
 /// With penalties the plan may have far less mass than a and b; its relative error is that of the marginals beside this
 /// mass. A plan of less mass than its error has no such mass yet, and one below the normal numbers has no digits.
 void SinkhornPolicy::weigh(double mass, double error) {
-  if (std::isinf(options_.penalty_a) && std::isinf(options_.penalty_b)) return;
+  if (Penalties{options_.penalty_a, options_.penalty_b}.balanced()) return;
   mass_ = std::min(total_, std::max({mass, error, std::numeric_limits<double>::min()}));
   rounding_.weigh(mass_);
 }
@@ -235,7 +235,11 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
       return stalled();
     case RoundingLimit::Verdict::aim_lower:
       // Where the plan has less mass than the sweeps knew, their errors stand, and foresee how many more are enough.
-      has_reached_target() ? aim_lower(*certified_value_, error) : certified_value_.reset();
+      if (has_reached_target()) {
+        aim_lower(*certified_value_, error);
+      } else {
+        certified_value_.reset();
+      }
       return go_on();
     case RoundingLimit::Verdict::go_on:
       return go_on();

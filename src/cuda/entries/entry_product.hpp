@@ -1,5 +1,5 @@
-// Products of entries of a plan with values (cuda/plan/entry_product.cuh), with the kernels before and after them
-// (cuda/plan/values.cuh).
+// Products of entries of a plan with values (cuda/entries/entry_product.cuh), with the kernels before and after them
+// (cuda/entries/values.cuh).
 #pragma once
 #include "cuda/launch/arguments.hpp"
 

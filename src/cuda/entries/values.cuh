@@ -6,7 +6,7 @@
 #include "cuda/device/half_scale.cuh"
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/strided.cuh"
-#include "cuda/plan/entry_product.hpp"
+#include "cuda/entries/entry_product.hpp"
 
 namespace monge::cuda {
 

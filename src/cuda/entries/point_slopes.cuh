@@ -17,7 +17,7 @@
 #include <limits>
 
 #include "cuda/device/score_tile.cuh"
-#include "cuda/plan/point_slopes.hpp"
+#include "cuda/entries/point_slopes.hpp"
 
 namespace monge::cuda {
 

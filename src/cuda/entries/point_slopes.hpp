@@ -1,4 +1,4 @@
-// Averages of the derivatives of distances by points, from entries of a plan in memory (cuda/plan/point_slopes.cuh).
+// Averages of the derivatives of distances by points, from entries of a plan in memory (cuda/entries/point_slopes.cuh).
 #pragma once
 #include "cuda/launch/arguments.hpp"
 

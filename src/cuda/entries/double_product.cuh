@@ -7,7 +7,7 @@
 // Traffic: a row of E once for each 64 columns; the sums once for each part, which store_values() adds in order.
 #pragma once
 #include "cuda/device/score_tile.cuh"
-#include "cuda/plan/entry_product.hpp"
+#include "cuda/entries/entry_product.hpp"
 
 namespace monge::cuda {
 

@@ -13,9 +13,9 @@
 //   chunks by ordinary float additions.
 #pragma once
 #include "cuda/device/wgmma.cuh"
+#include "cuda/entries/entry_product.hpp"
 #include "cuda/pass/pass_mma.cuh"
 #include "cuda/pass/shared_tiles.cuh"
-#include "cuda/plan/entry_product.hpp"
 
 namespace monge::cuda {
 

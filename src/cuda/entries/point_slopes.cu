@@ -1,13 +1,13 @@
-#include "cuda/plan/point_slopes.hpp"
+#include "cuda/entries/point_slopes.hpp"
 
 #include <algorithm>
 
 #include "cuda/device/points.cuh"
 #include "cuda/device/strided.cuh"
+#include "cuda/entries/point_slopes.cuh"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/sizes.hpp"
-#include "cuda/plan/point_slopes.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {

@@ -1,16 +1,16 @@
-#include "cuda/plan/entry_product.hpp"
+#include "cuda/entries/entry_product.hpp"
 
 #include <algorithm>
 
 #include "core/numbers.hpp"
 #include "cuda/device/score_tile.cuh"
+#include "cuda/entries/double_product.cuh"
+#include "cuda/entries/entry_product.cuh"
+#include "cuda/entries/values.cuh"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/queue.hpp"
 #include "cuda/launch/sizes.hpp"
 #include "cuda/pass/pass.hpp"
-#include "cuda/plan/double_product.cuh"
-#include "cuda/plan/entry_product.cuh"
-#include "cuda/plan/values.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
