@@ -60,7 +60,7 @@ __device__ __forceinline__ void read_scaled_costs(RegularizedMatrix const& matri
   }
 }
 
-/// S_ij from a scaled cost: not below the floor, which NaN stays clear of, and with l1.
+/// S_ij from a scaled cost: at least the floor, plus l1 W_ij. NaN stays NaN.
 __device__ __forceinline__ double finished_cost(RegularizedMatrix const& matrix, int i, int j, double scaled) {
   double const cost = scaled < matrix.floor ? matrix.floor : scaled;
   return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
