@@ -55,11 +55,15 @@ class CpuBackend final : public Backend {
   PassTimes pass_times(Geometry const& geometry, double cache_bytes) const override {
     auto const [rows, columns, dimension] = shape_of(geometry);
     double const d = static_cast<double>(dimension);
-    if (d == 0) return {.float64 = 2, .newton = 8, .mixes = true};  // A matrix.
+    // The first term is of passes, the second of what is done between them. A pass over few pairs takes even longer,
+    // but hard problems then lose more where Newton's method comes late.
+    double const newton =
+        std::min(6.0, (d > 0 ? 1.9 : 4.0) + 1.7e5 / (static_cast<double>(rows) * static_cast<double>(columns)));
+    if (d == 0) return {.float64 = 2, .newton = newton, .mixes = true};  // A matrix.
     // A certificate of float32 sweeps takes the products whose scores float64 sweeps keep. From d = 256 on they take
     // longer than the few sweeps that a large eps needs (bench/notes/relaxation.md).
     bool const keeps = 8.0 * static_cast<double>(rows) * static_cast<double>(columns) <= cache_bytes;
-    return {.float64 = 2.7, .newton = 6 + d / 32, .float64_up_to = keeps && d >= 256 ? d / 2 : 0, .mixes = true};
+    return {.float64 = 2.7, .newton = newton, .float64_up_to = keeps && d >= 256 ? d / 2 : 0, .mixes = true};
   }
 
   MemoryCount& memory() const override { return cpu::memory(); }

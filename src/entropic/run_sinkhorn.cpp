@@ -87,8 +87,8 @@ class SinkhornRun {
   /// Uses the operator alone; stepped() follows.
   NewtonProgress newton_step() {
     if (!newton_)
-      newton_ =
-          std::make_unique<NewtonMethod>(entropic(), problem_.marginals, penalties_of(options()), options().criterion);
+      newton_ = std::make_unique<NewtonMethod>(entropic(), rough_.get(), problem_.marginals, penalties_of(options()),
+                                               options().criterion);
     return newton_->advance(next().sweep.eps, next().count);
   }
   void recentre() const {
@@ -127,7 +127,7 @@ class SinkhornRun {
   /// The sweeps go on with `twin`, in float64.
   void refined(std::unique_ptr<EntropicOperator> twin) {
     copy_potentials(entropic(), *twin);
-    if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
+    if (problem_.keeps_first || options().method != Method::sinkhorn) rough_ = std::move(problem_.entropic);
     problem_.entropic = std::move(twin);
     newton_.reset();
     mixing_.reset();
@@ -157,6 +157,8 @@ class SinkhornRun {
     judge_.reset();
     mixing_.reset();
     newton_.reset();
+    if (problem_.keeps_first) problem_.first = std::move(rough_);
+    rough_.reset();
   }
 
  private:
@@ -200,6 +202,7 @@ class SinkhornRun {
   SinkhornProblem& problem_;
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
+  std::unique_ptr<EntropicOperator> rough_;  // Of the sweeps before refined().
   std::unique_ptr<NewtonMethod> newton_;
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep.

@@ -16,13 +16,15 @@ constexpr double kFirstShare = 0.1, kFirstDamping = 1e-2, kLeastDamping = 1e-11,
 /// Ratios of the actual to the predicted gain: below the first a step is refused, below the second and above the third
 /// the damping changes.
 constexpr double kRefused = 0.05, kPoor = 0.25, kGood = 0.6;
+/// The largest change of a potential, in units of eps, that the model of a refused step may have foreseen well.
+constexpr double kLongest = 3;
 
 /// Relative residual of conjugate gradients. Damping leaves about a fifth of the error, so more digits of a step are
 /// useless.
 constexpr double kResidual = 0.1;
 constexpr int kMostProducts = 30;
-/// The passes of the shortest step: entries, one product, the trial and a sweep.
-constexpr int kFewestPasses = 4;
+/// The passes of the shortest step: entries, marginals of a rounded plan, one product, the trial and a sweep.
+constexpr int kFewestPasses = 5;
 /// If conjugate gradients take this many steps, entries are chosen anew.
 constexpr int kManyProducts = 6;
 
@@ -38,9 +40,10 @@ NewtonMethod::Point::Point(VectorOperations const& vectors)
       marginal(vectors.make(Side::columns)),
       wanted(vectors.make(Side::columns)) {}
 
-NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Penalties const& penalties,
-                           Criterion criterion)
+NewtonMethod::NewtonMethod(EntropicOperator& entropic, EntropicOperator* rough, Marginals const& marginals,
+                           Penalties const& penalties, Criterion criterion)
     : entropic_(entropic),
+      rough_(rough),
       vectors_(entropic.vectors()),
       penalties_(penalties),
       criterion_(criterion),
@@ -96,7 +99,7 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
   } else {
     is_step = true;
     double const before = point_.error;
-    find_direction(most_passes - kFewestPasses + 1);
+    bool const is_sound = find_direction(most_passes - kFewestPasses + 1);
     // <b' - c, d> / 2
     Vector& scratch = *scratch_[Side::columns];
     vectors_.combine({{0.5, point_.wanted.get()}, {-0.5, point_.marginal.get()}}, scratch);
@@ -106,12 +109,15 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
     double const ratio = predicted > 0 ? gain() / predicted : -1;
     // NaN is refused.
     bool const accepted = ratio > kRefused && std::isfinite(trial_.error);
+    if (!is_sound || (!accepted && was_refused_)) rough_ = nullptr;
+    was_refused_ = !accepted;
     if (accepted) {
       std::swap(point_, trial_);
       if (ratio > kGood) damping_ = std::max(damping_ / 5, kLeastDamping);
       if (ratio < kPoor) damping_ = std::min(damping_ * 3, kMostDamping);
     } else {
-      damping_ = std::min(damping_ * 8, kMostDamping);
+      double const length = vectors_.norms(*step_).linf() / eps_;
+      damping_ = std::min(damping_ * std::fmax(8, std::fmin(length / kLongest, 1e4)), kMostDamping);
     }
     if (!accepted || point_.error > 0.5 * before) sweep();
   }
@@ -215,36 +221,52 @@ double NewtonMethod::gain_of(Side side, Vector const& from, Vector const& to) co
   return value;
 }
 
-/// Makes step_ the step d of newton.hpp.
-void NewtonMethod::find_direction(int most_products) {
-  vectors_.copy(*point_.f, entropic_.potential(Side::rows));
-  vectors_.copy(*point_.g, entropic_.potential(Side::columns));
-  std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
+/// The plan of the potentials of point_.
+std::unique_ptr<PlanOperator> NewtonMethod::plan_of(EntropicOperator& entropic) const {
+  vectors_.copy(*point_.f, entropic.potential(Side::rows));
+  vectors_.copy(*point_.g, entropic.potential(Side::columns));
+  std::unique_ptr<PlanOperator> plan = entropic.plan(eps_);
   for (Side const side : kSides) find_transform(side, side == Side::rows ? *point_.f : *point_.next, *scratch_[side]);
   plan->set_transforms(*scratch_[Side::rows], *scratch_[Side::columns]);
+  return plan;
+}
+
+/// Makes step_ the step d of newton.hpp. Returns false where conjugate gradients have broken down.
+bool NewtonMethod::find_direction(int most_products) {
+  std::unique_ptr<PlanOperator> const plan = plan_of(entropic_), rough = rough_ ? plan_of(*rough_) : nullptr;
+  PlanOperator& factors = rough ? *rough : *plan;  // Of the products.
   find_wanted(Side::rows, *point_.f, *rows_);
   vectors_.combine({{1 + eps_ / penalties_.a, rows_.get()}}, *rows_);
   vectors_.reciprocal(*rows_, *inverse_rows_);
   if (entries_are_old_) {
     entries_ =
-        plan->entries().entry_solver(entries_ ? std::min(kEntriesPerRow, 2 * entries_->per_row()) : kEntriesPerRow);
+        factors.entries().entry_solver(entries_ ? std::min(kEntriesPerRow, 2 * entries_->per_row()) : kEntriesPerRow);
     ++passes_;
   }
-  auto const set_diagonal = [&](double factor) {
-    vectors_.combine({{factor, point_.marginal.get()}, {eps_ / penalties_.b, point_.wanted.get()}}, *diagonal_);
+  auto const set_diagonal = [&](double factor, Vector const& marginal) {
+    vectors_.combine({{factor, &marginal}, {eps_ / penalties_.b, point_.wanted.get()}}, *diagonal_);
   };
   // 1e-12 makes up for the rounding of the entries: without damping the exact matrix is singular.
-  set_diagonal(1 + damping_ + 1e-12);
+  set_diagonal(1 + damping_ + 1e-12, *point_.marginal);
   entries_->set(plan->entries(), *rows_, *diagonal_);
 
-  set_diagonal(1 + damping_);
   Vector& right = *scratch_[Side::columns];
+  if (rough) {
+    // The rounded plan has other marginals. With its own the matrix is a sum of squares of differences, weighted by
+    // products of entries, so its eigenvalues have the relative errors of entries, however small they are.
+    rough->multiply_gram(Side::columns, *inverse_rows_, *support_[Side::columns], right);
+    vectors_.combine({{1 + eps_ / penalties_.a, &right}}, right);
+    set_diagonal(1 + damping_, right);
+    ++passes_;
+  } else {
+    set_diagonal(1 + damping_, *point_.marginal);
+  }
   vectors_.combine({{1, point_.wanted.get()}, {-1, point_.marginal.get()}}, right);
   vectors_.combine({{0, step_.get()}}, *step_);
   LinearSystem const system{
       .matrix =
           [&](Vector const& in, Vector& out) {
-            plan->multiply_gram(Side::columns, *inverse_rows_, in, out);
+            factors.multiply_gram(Side::columns, *inverse_rows_, in, out);
             vectors_.combine({{1, &in, diagonal_.get()}, {-1, &out}}, out);
           },
       .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
@@ -256,6 +278,7 @@ void NewtonMethod::find_direction(int most_products) {
   vectors_.combine({{eps_, step_.get()}}, *step_);
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;
+  return result.status == LinearStatus::converged || result.status == LinearStatus::iteration_limit;
 }
 
 }  // namespace monge

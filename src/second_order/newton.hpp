@@ -27,8 +27,10 @@ struct NewtonProgress {
 class NewtonMethod {
  public:
   /// `entropic`, in float64 and with these marginals and penalties, outlives this object and has no other user between
-  /// two advances at one eps.
-  NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Penalties const& penalties, Criterion criterion);
+  /// two advances at one eps. `rough`, if given, is an operator of the same problem in less precision, which outlives
+  /// this object, too: conjugate gradients multiply by its plan until its directions are refused.
+  NewtonMethod(EntropicOperator& entropic, EntropicOperator* rough, Marginals const& marginals,
+               Penalties const& penalties, Criterion criterion);
   ~NewtonMethod();
 
   /// The first advance at an eps evaluates the present potentials. Each other one takes a step of at most `most_passes`
@@ -57,7 +59,8 @@ class NewtonMethod {
   void evaluate(Vector const& g, Point& out);
   bool is_far() const;
   void sweep();
-  void find_direction(int most_products);
+  std::unique_ptr<PlanOperator> plan_of(EntropicOperator& entropic) const;
+  bool find_direction(int most_products);
   void find_wanted(Side side, Vector const& potential, Vector& out) const;
   void find_transform(Side side, Vector const& best, Vector& out) const;
   double gain() const;
@@ -65,6 +68,7 @@ class NewtonMethod {
   double largest(Side side, Vector const& potential) const;
 
   EntropicOperator& entropic_;
+  EntropicOperator* rough_;
   VectorOperations const& vectors_;
   Penalties penalties_;
   Criterion criterion_;
@@ -76,6 +80,7 @@ class NewtonMethod {
   Point best_;                    // The best of the points at which advances at eps_ have ended
   std::unique_ptr<Vector> step_;  // d
   double damping_;                // mu
+  bool was_refused_ = false;      // The last step
   int passes_ = 0;
 
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.

@@ -96,6 +96,19 @@ TEST(NewtonChoiceTest, follows_rungs_where_passes_are_cheap_or_the_method_has_be
   EXPECT_TRUE(choice.follows_rungs(Precision::float32));
   options.precision = Precision::float32;
   EXPECT_FALSE(NewtonChoice(options, cheap).follows_rungs(Precision::float32)) << "the method needs float64";
+  PassTimes const mixing{.float64 = 2, .newton = 2, .mixes = true};
+  EXPECT_FALSE(NewtonChoice(SolveOptions{.eps = 1}, mixing).follows_rungs(Precision::float32));
+}
+
+TEST(NewtonChoiceTest, a_warm_start_needs_few_sweeps_to_show_that_it_pays) {
+  PassTimes const times{.float64 = 2, .newton = 2, .mixes = true};  // 15 passes take as long as 30 float32 sweeps.
+  SolveOptions const options{.eps = 1};
+  for (double const rate : {0.5, 0.9}) {
+    ErrorTrend trend;
+    for (int k = 1; k <= 6; ++k) trend.add(k, outcome(std::pow(rate, k), std::pow(rate, k), 1.5));
+    EXPECT_FALSE(NewtonChoice(options, times).pays(trend, 1e-6, Precision::float32));
+    EXPECT_EQ(NewtonChoice(options, times, true).pays(trend, 1e-6, Precision::float32), rate > 0.8);
+  }
 }
 
 TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {

@@ -11,6 +11,7 @@
 #include "oracle/backend_test.hpp"
 #include "oracle/hard_problems.hpp"
 #include "oracle/synthetic.hpp"
+#include "second_order/newton.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -474,6 +475,56 @@ TEST_P(NewtonOnPoints, a_value_of_0_has_a_gap_that_ends) {
       EXPECT_LE(judge(matrix(), eps, potentials_of(plan)).l1, std::sqrt(tolerance));
     }
   }
+}
+
+// Newton's method on a float64 operator, with the products of `rough`: the advances to a gradient norm of 1e-9, at most
+// 40, and the passes of all.
+struct Advances {
+  int count = 0, passes = 0;
+  double norm = kInfinity;
+};
+Advances advance_to_end(Backend const& backend, Problem const& problem, double eps, EntropicOperator* rough) {
+  Marginals const marginals{problem.a, problem.b};
+  auto const entropic = backend.entropic_operator(problem.geometry(), marginals, {Precision::float64, 0});
+  entropic->sweep({.eps = eps}, 10);
+  NewtonMethod method(*entropic, rough, marginals, {}, Criterion::gradient);
+  Advances result;
+  for (; result.norm > 1e-9 && result.count < 40; ++result.count) {
+    NewtonProgress const progress = method.advance(eps, 1000);
+    result.norm = progress.gradient_norm;
+    result.passes += progress.passes;
+  }
+  return result;
+}
+
+// Each step takes one pass more, for the marginals of the rounded plan.
+TEST_P(NewtonOnPoints, products_in_float32_take_the_steps_of_float64) {
+  Backend const& backend = backend_of(context());
+  for (auto const& [dimension, eps_over_spread] : {std::pair{3, 0.01}, {3, 0.001}, {20, 0.01}}) {
+    SCOPED_TRACE(testing::Message() << dimension << " dimensions, eps over spread " << eps_over_spread);
+    Problem const problem = make_problem({300, 280, dimension});
+    double const eps = eps_over_spread * Magnitudes(problem).spread();
+    auto const rough = backend.entropic_operator(problem.geometry(), {problem.a, problem.b}, {Precision::float32, 0});
+    Advances const in_float64 = advance_to_end(backend, problem, eps, nullptr),
+                   mixed = advance_to_end(backend, problem, eps, rough.get());
+    EXPECT_LE(in_float64.norm, 1e-9);
+    EXPECT_LE(mixed.norm, 1e-9);
+    EXPECT_LE(mixed.count, in_float64.count + 1);
+    EXPECT_GT(mixed.passes, in_float64.passes) << "no product was in float32";
+    EXPECT_LE(mixed.passes, 1.2 * (in_float64.passes + mixed.count));
+  }
+}
+
+// The products of another problem give no direction; those in float64 take over.
+TEST_P(NewtonOnPoints, products_that_give_no_direction_are_given_up) {
+  Backend const& backend = backend_of(context());
+  Recipe recipe{100, 90, 3};
+  Problem const problem = make_problem(recipe);
+  recipe.seed = 2;
+  Problem const other = make_problem(recipe);
+  double const eps = 0.001 * Magnitudes(problem).spread();
+  auto const rough = backend.entropic_operator(other.geometry(), {other.a, other.b}, {Precision::float32, 0});
+  EXPECT_LE(advance_to_end(backend, problem, eps, rough.get()).norm, 1e-9);
 }
 
 class Auto : public NewtonOnPoints {

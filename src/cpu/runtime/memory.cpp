@@ -38,9 +38,19 @@ void advise_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_
 #endif
 }
 
-/// Large blocks that are free, of at most kMost bytes together, the latest last. The C library gives the memory of such
-/// blocks back to the system, and each page of new memory costs a fault: for the kept scores of 1000 x 1000 pairs these
-/// take longer than several sweeps.
+/// Lets the system take the pages of a free block where memory is short; until then they cost nothing to use again.
+void offer_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
+#ifdef MADV_FREE
+  constexpr std::uintptr_t kPage = 1 << 12;
+  auto const address = reinterpret_cast<std::uintptr_t>(data);
+  std::uintptr_t const begin = (address + kPage - 1) / kPage * kPage, end = (address + bytes) / kPage * kPage;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_FREE);
+#endif
+}
+
+/// Large blocks that are free, of at most kMost bytes together, the latest last; the system may take the pages of those
+/// from kOffered bytes on. The C library gives the memory of such blocks back to the system, and each page of new memory
+/// costs a fault: for the kept scores of 1000 x 1000 pairs these take longer than several sweeps.
 class FreeBlocks {
  public:
   static FreeBlocks& instance() {
@@ -61,6 +71,7 @@ class FreeBlocks {
     Block* const block = static_cast<Block*>(taken) - 1;
     memory().subtract(static_cast<std::int64_t>(block->bytes));
     if (block->bytes < kLeast || block->bytes > kMost) return std::free(block);
+    if (block->bytes >= kOffered) offer_pages(block + 1, block->bytes);
     std::lock_guard const lock(mutex_);
     free_.push_back(block);
     idle_ += block->bytes;
@@ -72,7 +83,7 @@ class FreeBlocks {
   }
 
  private:
-  static constexpr std::size_t kLeast = 1 << 17, kMost = 1 << 26;
+  static constexpr std::size_t kLeast = 1 << 17, kOffered = 1 << 24, kMost = 1 << 29;
   FreeBlocks() { free_.reserve(kMost / kLeast + 1); }  // give() is called by destructors and must not throw.
 
   static constexpr std::size_t kSlack = 1 << 14;  // Highway asks for an offset of some KiB, another one each time.
@@ -94,8 +105,20 @@ class FreeBlocks {
       }
     }
     if (bytes >= kLeast) bytes += kSlack;
-    void* const fresh = std::malloc(sizeof(Block) + bytes);
+    void* fresh = std::malloc(sizeof(Block) + bytes);
+    if (fresh == nullptr) {
+      release();
+      fresh = std::malloc(sizeof(Block) + bytes);
+    }
     return fresh == nullptr ? nullptr : new (fresh) Block{bytes};
+  }
+
+  /// Gives all free blocks back to the system.
+  void release() {
+    std::lock_guard const lock(mutex_);
+    for (Block* const block : free_) std::free(block);
+    free_.clear();
+    idle_ = 0;
   }
 
   std::mutex mutex_;

@@ -12,8 +12,10 @@ namespace {
 
 /// Operations of a factorisation in the time that a pass takes for one pair (two nanoseconds).
 constexpr double kOperationsPerPair = 2;
-/// The limit of EntrySolver::passes(), kept wherever more than kFewestPerRow pairs a row are chosen.
-constexpr double kMostPasses = 10, kFewestPerRow = 1;
+/// The limit of EntrySolver::passes(), kept wherever more than kFewestPerRow pairs a row are chosen. More fill saves
+/// fewer products than it costs (bench/notes/second_order.md). Above kFarTooMany times the limit half of the pairs go
+/// at once, since an order of elimination takes as long as a pass.
+constexpr double kMostPasses = 2, kFewestPerRow = 1, kFarTooMany = 4;
 
 std::vector<double> positive(std::span<double const> diagonal) {
   std::vector<double> result(diagonal.begin(), diagonal.end());
@@ -58,11 +60,12 @@ void EntrySolver::solve(Vector const& in, Vector& out) {
 std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row) {
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
-  for (;; per_row /= std::numbers::sqrt2) {
+  for (;;) {
     keep_largest(found, to_size(per_row * static_cast<double>(n)));
     Pairs const pairs = pairs_of(found);
     auto solver = std::make_unique<EntrySolver>(n, m, pairs.rows, pairs.columns, per_row);
     if (solver->passes() <= kMostPasses || per_row <= kFewestPerRow) return solver;
+    per_row /= solver->passes() <= kFarTooMany * kMostPasses ? std::numbers::sqrt2 : 2;
   }
 }
 

@@ -19,10 +19,9 @@ double ErrorTrend::fraction_since(int sweeps) const {
   return before == checks_.rend() ? 1 : checks_.back().error / before->error;
 }
 
-double ErrorTrend::foreseen_sweeps(double error) const {
+double ErrorTrend::foreseen_sweeps(double error, int window) const {
   Check const& last = checks_.back();
-  // Overrelaxed sweeps show their rate once the transient of a new omega is over.
-  int const window = last.is_plain ? 1 : 20;
+  if (last.is_plain) window = 1;
   auto const first = std::find_if(checks_.rbegin(), checks_.rend(), [&](Check const& check) {
     return check.iteration <= last.iteration - window && check.is_plain == last.is_plain;
   });

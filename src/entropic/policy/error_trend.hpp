@@ -21,6 +21,9 @@ struct SweepOutcome {
   double bound() const { return is_plain() ? errors.column : error(); }
 };
 
+/// Overrelaxed and mixed sweeps that show their rate once the transients of a start or of a new omega are over.
+inline constexpr int kSweepsOfRate = 20;
+
 /// The errors at the checks of one eps and one precision.
 class ErrorTrend {
  public:
@@ -37,9 +40,9 @@ class ErrorTrend {
   /// The mean factor of the error per sweep between the last two checks. There are two.
   double last_rate() const;
   /// The number of sweeps until the error is foreseen to fall to `error`. Overrelaxed and mixed sweeps are foreseen to
-  /// keep the rate of the last checks. From the rate of plain sweeps follows the rate at the best omega, which then
-  /// counts. 0 where no rate is known yet. There is a check.
-  double foreseen_sweeps(double error) const;
+  /// keep the rate of the last `window` sweeps. From the rate of plain sweeps follows the rate at the best omega, which
+  /// then counts. 0 where no rate is known yet. There is a check.
+  double foreseen_sweeps(double error, int window = kSweepsOfRate) const;
 
  private:
   struct Check {

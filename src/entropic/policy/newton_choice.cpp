@@ -1,12 +1,17 @@
 #include "entropic/policy/newton_choice.hpp"
 
+#include <algorithm>
+
 namespace monge {
 namespace {
 
 /// Newton's method is expected to take this number of passes from where sweeps have come.
 constexpr double kNewtonPasses = 15;
-/// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it.
+/// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it. Mixed
+/// sweeps always do.
 constexpr double kDearNewton = 3;
+/// Sweeps that show their rate near a solution.
+constexpr int kWarmSweepsOfRate = 5;
 
 bool allows_newton(SolveOptions const& options) {
   if (options.method == Method::newton) return true;
@@ -15,15 +20,19 @@ bool allows_newton(SolveOptions const& options) {
          options.schedule == Schedule::overrelaxed;
 }
 
-/// Sweeps in this precision that take as long as a pass of Newton's method.
+/// Sweeps in this precision that take as long as a pass of Newton's method. Its products are in float32 only if the
+/// sweeps before it are.
 double sweeps_of_pass(PassTimes const& times, Precision precision) {
-  return times.newton / (precision == Precision::float64 ? times.float64 : 1);
+  return precision == Precision::float64 ? std::max(1.0, times.newton / times.float64) : times.newton;
 }
 
 }  // namespace
 
-NewtonChoice::NewtonChoice(SolveOptions const& options, PassTimes const& times)
-    : is_asked_for_(options.method == Method::newton), is_allowed_(allows_newton(options)), times_(times) {}
+NewtonChoice::NewtonChoice(SolveOptions const& options, PassTimes const& times, bool is_warm)
+    : is_asked_for_(options.method == Method::newton),
+      is_allowed_(allows_newton(options)),
+      is_warm_(is_warm),
+      times_(times) {}
 
 /// Sweeps in this precision that take as long as Newton's method is expected to.
 double NewtonChoice::sweeps_of_solve(Precision precision) const {
@@ -31,17 +40,19 @@ double NewtonChoice::sweeps_of_solve(Precision precision) const {
 }
 
 bool NewtonChoice::follows_rungs(Precision precision) const {
-  return is_allowed_ && (is_asked_for_ || has_stepped_ || sweeps_of_pass(times_, precision) <= kDearNewton);
+  return is_allowed_ &&
+         (is_asked_for_ || has_stepped_ || (!times_.mixes && sweeps_of_pass(times_, precision) <= kDearNewton));
 }
 
 bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precision) const {
   if (!is_allowed_ || trend.checks() < kSweepsBeforeNewton) return false;
   if (is_asked_for_ || has_stepped_) return true;
   double const newton = sweeps_of_solve(precision);
-  bool const had_chance = trend.sweeps() > newton, may_be_early = follows_rungs(precision);
+  bool const had_chance = is_warm_ || trend.sweeps() > newton, may_be_early = follows_rungs(precision);
   // Where steps are expensive, the first rates are no reason to take one.
   if (!may_be_early && !had_chance) return false;
-  return trend.foreseen_sweeps(wanted) > (had_chance && may_be_early ? newton / 4 : newton);
+  int const window = is_warm_ ? kWarmSweepsOfRate : kSweepsOfRate;
+  return trend.foreseen_sweeps(wanted, window) > (had_chance && may_be_early ? newton / 4 : newton);
 }
 
 bool NewtonChoice::pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const {

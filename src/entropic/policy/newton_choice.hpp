@@ -12,7 +12,8 @@ inline constexpr int kSweepsBeforeNewton = 2;
 
 class NewtonChoice {
  public:
-  NewtonChoice(SolveOptions const& options, PassTimes const& times);
+  /// `is_warm`: the potentials are given. If sweeps have left an error, it is no transient of a poor start.
+  NewtonChoice(SolveOptions const& options, PassTimes const& times, bool is_warm = false);
 
   /// A step has been taken. Once a rung has needed the method, it is used at every eps.
   void stepped() { has_stepped_ = true; }
@@ -31,6 +32,7 @@ class NewtonChoice {
 
   bool is_asked_for_;
   bool is_allowed_;
+  bool is_warm_;
   bool has_stepped_ = false;
   PassTimes times_;
 };

@@ -61,7 +61,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       on_trial_(options.annealing < 1),
       ladder_(options, cost_bound),
       mixing_(mixes(options, times, is_self)),
-      newton_(options, times),
+      newton_(options, times, is_warm),
       rounding_(options, {cost_bound, level, std::min(options.penalty_a, options.penalty_b)}, mass, precision, is_self),
       polish_below_(10 * options.tolerance),
       // The gradient norm is below the error, and the gap far below eps times the error.
@@ -111,7 +111,8 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   bool const is_slow = trend_.sweeps() >= kMixingPatience && trend_.fraction_since(kMixingPatience) > kMixingFall;
   if (is_mixed && (is_slow || rounding_.blurs(last_))) mixing_.end();
   if (ends_trial() && has_failed_trial()) return start_ladder();
-  if (!on_trial_ && newton_.pays(trend_, target_ * mass_, precision())) return take_newton();
+  bool const is_near = is_warm_ && !has_failed_trial();
+  if ((!on_trial_ || is_near) && newton_.pays(trend_, target_ * mass_, precision())) return take_newton();
   if (options_.tolerance > 0 && rounding_.has_stalled(last_, iterations_)) {
     if (!rounding_.shows()) return stalled();
     rounding_.doubt_stall();
