@@ -1,7 +1,13 @@
 // What calls ask of the heap: nothing in sweeps and in products like earlier ones, and no more than O(n + m) in a
 // solve. Every allocation of the program is counted, so this is an executable of its own.
-#include <cstddef>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstddef>
+#include <fstream>
+#include <vector>
+
+#include "core/numbers.hpp"
 #include "cpu/runtime/memory.hpp"
 #include "edges/counted_malloc.hpp"
 #include "operators/cases.hpp"
@@ -65,11 +71,6 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
   }
 }
 
-/// Frees a block as large as the pool of free blocks: the pool then drops all its other blocks.
-void forget_free_blocks() {
-  cpu::aligned_array<double>((1 << 23) - (1 << 12));
-}
-
 /// Bytes that a solve, products with its plan and entries of it ask for, in all.
 std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Problem const& problem) {
   std::int64_t const n = problem.n();
@@ -98,7 +99,7 @@ TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
     auto const bytes_of = [&](std::int64_t n) {
       Problem const problem =
           make_problem({n, n, 40, Weights::with_zeros, Place::origin, 0.05, DataType::float32, 0, 1, 1, seed});
-      forget_free_blocks();
+      cpu::release_free_blocks();
       return static_cast<double>(bytes_of_a_solve(context, precision(), problem));
     };
     bytes_of(1000);
@@ -118,11 +119,30 @@ TEST_P(Memory, of_kept_scores_is_taken_again) {
           {.eps = 10, .tolerance = 0, .iterations = 3, .annealing = 1, .precision = precision()});
     return malloc_bytes - before;
   };
-  forget_free_blocks();
+  cpu::release_free_blocks();
   std::int64_t const first = bytes_of(), again = bytes_of(), scores = 1000 * 1000 * (is_float64() ? 8 : 4);
   EXPECT_GT(first, scores);
   EXPECT_LT(again, first - scores);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && defined(__linux__)
+// Sanitizers reserve more addresses than any limit allows.
+TEST(FreeBlocks, go_where_no_memory_is_left) {
+  std::int64_t const mebibyte = 1 << 20;
+  cpu::release_free_blocks();
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
+  cpu::aligned_array<double>(25 * mebibyte);  // 200 MiB, which are kept.
+  rlimit const low{static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE) + 350 * mebibyte), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &low), 0);
+  EXPECT_NO_THROW(cpu::aligned_array<double>(40 * mebibyte));
+  cpu::aligned_array<double>(25 * mebibyte);
+  EXPECT_NO_THROW((std::vector<double, cpu::CountedAllocator<double>>(to_size(40 * mebibyte))));
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+}
+#endif
 
 }  // namespace
 }  // namespace monge::oracle

@@ -67,6 +67,13 @@ class FreeBlocks {
 
   std::mutex& mutex() { return mutex_; }
 
+  void release() {
+    std::lock_guard const lock(mutex_);
+    for (Block* const block : free_) std::free(block);
+    free_.clear();
+    idle_ = 0;
+  }
+
   void give(void* taken) {
     Block* const block = static_cast<Block*>(taken) - 1;
     memory().subtract(static_cast<std::int64_t>(block->bytes));
@@ -113,14 +120,6 @@ class FreeBlocks {
     return fresh == nullptr ? nullptr : new (fresh) Block{bytes};
   }
 
-  /// Gives all free blocks back to the system.
-  void release() {
-    std::lock_guard const lock(mutex_);
-    for (Block* const block : free_) std::free(block);
-    free_.clear();
-    idle_ = 0;
-  }
-
   std::mutex mutex_;
   std::vector<Block*> free_;
   std::size_t idle_ = 0;
@@ -145,6 +144,10 @@ void give(void* blocks, void* memory) {
 }
 
 }  // namespace
+
+void release_free_blocks() {
+  FreeBlocks::instance().release();
+}
 
 template <class T>
 AlignedArray<T> aligned_array(std::int64_t size) {

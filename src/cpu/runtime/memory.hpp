@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 
 #include <hwy/aligned_allocator.h>
 
@@ -20,6 +21,9 @@ MemoryCount& memory();
 template <class T>
 AlignedArray<T> aligned_array(std::int64_t size);
 
+/// Gives the blocks that are kept for later arrays back to the system. Allocations do so where no memory is left.
+void release_free_blocks();
+
 /// Memory of std::vector that memory() counts.
 template <class T>
 struct CountedAllocator {
@@ -29,7 +33,7 @@ struct CountedAllocator {
   template <class Other>
   CountedAllocator(CountedAllocator<Other> const&) {}  // NOLINT(google-explicit-constructor): of allocators
   T* allocate(std::size_t size) {
-    T* const data = std::allocator<T>().allocate(size);
+    T* const data = taken(size);
     memory().add(static_cast<std::int64_t>(size * sizeof(T)));
     return data;
   }
@@ -38,6 +42,14 @@ struct CountedAllocator {
     std::allocator<T>().deallocate(data, size);
   }
   friend bool operator==(CountedAllocator, CountedAllocator) { return true; }
+
+ private:
+  static T* taken(std::size_t size) try {
+    return std::allocator<T>().allocate(size);
+  } catch (std::bad_alloc const&) {
+    release_free_blocks();
+    return std::allocator<T>().allocate(size);
+  }
 };
 
 /// Memory that is kept from call to call and only grows, so a repeated call allocates nothing.
