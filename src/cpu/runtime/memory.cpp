@@ -49,8 +49,8 @@ void offer_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes
 }
 
 /// Large blocks that are free, of at most kMost bytes together, the latest last; the system may take the pages of those
-/// from kOffered bytes on. The C library gives the memory of such blocks back to the system, and each page of new memory
-/// costs a fault: for the kept scores of 1000 x 1000 pairs these take longer than several sweeps.
+/// from kOffered bytes on. The C library gives the memory of such blocks back to the system, and each page of new
+/// memory costs a fault: for the kept scores of 1000 x 1000 pairs these take longer than several sweeps.
 class FreeBlocks {
  public:
   static FreeBlocks& instance() {

@@ -44,9 +44,7 @@ struct CountedAllocator {
   friend bool operator==(CountedAllocator, CountedAllocator) { return true; }
 
  private:
-  static T* taken(std::size_t size) try {
-    return std::allocator<T>().allocate(size);
-  } catch (std::bad_alloc const&) {
+  static T* taken(std::size_t size) try { return std::allocator<T>().allocate(size); } catch (std::bad_alloc const&) {
     release_free_blocks();
     return std::allocator<T>().allocate(size);
   }
