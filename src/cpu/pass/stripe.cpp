@@ -179,9 +179,9 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
         auto e = exp2(d, hn::Sub(t, far));
         if constexpr (kMayForbid<kForm>) e = hn::IfThenElseZero(hn::Gt(t, hn::Set(d, kForbidden<T>)), e);
         hn::Store(e, d, row + v * kLanes);
-        auto const weighted = hn::Mul(e, hn::Load(d, args.beta + j + v * kLanes));
-        sum = hn::Add(sum, weighted);
-        if constexpr (kMoment) moments.Put(r, hn::MulAdd(weighted, cost, moments.Get(r)));
+        auto const beta = hn::Load(d, args.beta + j + v * kLanes);
+        sum = hn::MulAdd(e, beta, sum);  // As with bounds, to the last bit.
+        if constexpr (kMoment) moments.Put(r, hn::MulAdd(hn::Mul(e, beta), cost, moments.Get(r)));
       }
       sums.Put(r, sum);
     }
