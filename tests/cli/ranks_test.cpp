@@ -122,7 +122,7 @@ class RanksProgramOfMpi : public RanksProgram {
     for (char const* const name :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       setenv(name, "1", 1);
-    std::string command = MONGE_MPIEXEC;
+    std::string command = "ASAN_OPTIONS=detect_leaks=0 " MONGE_MPIEXEC;  // MPI leaves memory behind.
     for (auto const& [ranks, arguments] : groups) {
       command += fmt::format("{} {} {} {}", &ranks == &groups[0].first ? "" : " :", MONGE_NUMPROC, ranks, program);
       for (std::string const& argument : arguments) command += fmt::format(" '{}'", argument);
