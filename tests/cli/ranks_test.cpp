@@ -122,6 +122,7 @@ class RanksProgramOfMpi : public RanksProgram {
     for (char const* const name :
          {"OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "OMPI_MCA_rmaps_base_oversubscribe"})
       setenv(name, "1", 1);
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);  // MPI leaves memory behind.
     std::string command = MONGE_MPIEXEC;
     for (auto const& [ranks, arguments] : groups) {
       command += fmt::format("{} {} {} {}", &ranks == &groups[0].first ? "" : " :", MONGE_NUMPROC, ranks, program);
