@@ -33,7 +33,8 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
       vectors_(size(Side::rows), size(Side::columns)),
       workers_(workers),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, {workers, size(Side::rows), size(Side::columns)}, cache_bytes, is_self),
+      stripes_(*costs, Side::rows, {workers, size(Side::rows), size(Side::columns)}, cache_bytes,
+               is_self ? PassOver::all_or_upper : PassOver::all),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.team()),
       log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
@@ -160,7 +161,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                       std::size_t const thread = to_size(stripes_.team().first + thread_index);
                       double* const sums = column_sums_.of(thread_index);
                       StripeArgs<T> args = work.args;
-                      if (is_self()) args.first_column += stripes_.group();
+                      if (is_self()) args.first_column = stripes_.after_group(args);
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = to_size(first + r);
