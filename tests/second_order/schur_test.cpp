@@ -15,6 +15,7 @@ namespace {
 
 class SchurTest : public BackendTest {};
 MONGE_FOR_EACH_OF(SchurTest, with_all_costs(all_devices()));
+MONGE_FOR_EACH_ORDERED(SchurTest);
 
 constexpr double kTolerance = 1e-12;
 

@@ -62,6 +62,7 @@ class Splr : public OperatorTest {
   }
 };
 MONGE_FOR_EACH_OF(Splr, with_all_costs(all_devices()));
+MONGE_FOR_EACH_ORDERED(Splr);
 
 /// Those of costs of points, where the costs of the target change nothing.
 class SplrOnPoints : public Splr {};

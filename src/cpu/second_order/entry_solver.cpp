@@ -21,16 +21,22 @@ std::vector<double> positive(std::span<double const> diagonal) {
   return result;
 }
 
+std::vector<std::int64_t> places(PointOrders const& orders, Side side, std::span<std::int64_t const> points) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t const point : points) result.push_back(orders.place(side, point));
+  return result;
+}
+
 }  // namespace
 
 EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
-                         std::span<std::int64_t const> columns, double per_row)
+                         std::span<std::int64_t const> columns, double per_row, PointOrders const& orders)
     : pairs_(static_cast<double>(n) * static_cast<double>(m)),
       per_row_(per_row),
       rows_(rows.begin(), rows.end()),
       columns_(columns.begin(), columns.end()),
       entries_(rows.size()),
-      factor_(n, m, rows, columns),
+      factor_(n, m, places(orders, Side::rows, rows), places(orders, Side::columns, columns)),
       of_rows_(to_size(n)) {}
 
 double EntrySolver::passes() const {
@@ -55,13 +61,13 @@ void EntrySolver::solve(Vector const& in, Vector& out) {
   }
 }
 
-std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row) {
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row, PointOrders const& orders) {
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
   for (;; per_row /= std::numbers::sqrt2) {
     keep_largest(found, to_size(per_row * static_cast<double>(n)));
     Pairs const pairs = pairs_of(found);
-    auto solver = std::make_unique<EntrySolver>(n, m, pairs.rows, pairs.columns, per_row);
+    auto solver = std::make_unique<EntrySolver>(n, m, pairs.rows, pairs.columns, per_row, orders);
     if (solver->passes() <= kMostPasses || per_row <= kFewestPerRow) return solver;
   }
 }

@@ -16,9 +16,9 @@ namespace monge::cpu {
 /// exact up to rounding. If rounding makes the matrix singular, diag(c) replaces S.
 class EntrySolver final : public monge::EntrySolver {
  public:
-  /// Pairs (rows[k], columns[k]), none twice.
+  /// Pairs (rows[k], columns[k]) of the caller's points, none twice; vectors have the `orders`.
   EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows, std::span<std::int64_t const> columns,
-              double per_row);
+              double per_row, PointOrders const& orders = {});
   double per_row() const override { return per_row_; }
   /// The approximate cost of set() in passes over all pairs.
   double passes() const;
@@ -37,6 +37,7 @@ class EntrySolver final : public monge::EntrySolver {
 };
 
 /// PlanEntries::entry_solver() for a plan of any backend.
-std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row);
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row,
+                                                  PointOrders const& orders = {});
 
 }  // namespace monge::cpu
