@@ -30,17 +30,19 @@ constexpr auto names_of(Schedule) {
 
 /// The method by which potentials are found.
 enum class Method {
-  automatic,  ///< "auto": Sinkhorn, then Newton's method where the observed rate predicts that it needs fewer passes.
-              ///< Newton's method needs schedule overrelaxed and precision auto or float64; otherwise Sinkhorn alone.
-  sinkhorn,   ///< Sweeps alone, by `schedule`.
-  newton,     ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
-  splr,       ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16). Both
-              ///< marginals are constraints.
+  automatic,   ///< "auto": Sinkhorn, then Newton's method where the observed rate predicts that it needs fewer passes.
+               ///< Newton's method needs schedule overrelaxed and precision auto or float64; otherwise Sinkhorn alone.
+  sinkhorn,    ///< Sweeps alone, by `schedule`.
+  newton,      ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
+  multiscale,  ///< From coarse clouds to fine ones, by passes that leave out pairs without mass (docs/math.md, section
+               ///< 23). For squared distances of points without labels, on the CPU without ranks.
+  splr,        ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16). Both
+               ///< marginals are constraints.
 };
 constexpr auto names_of(Method) {
   using enum Method;
   return std::to_array<Named<Method>>(
-      {{automatic, "auto"}, {sinkhorn, "sinkhorn"}, {newton, "newton"}, {splr, "splr"}});
+      {{automatic, "auto"}, {sinkhorn, "sinkhorn"}, {newton, "newton"}, {multiscale, "multiscale"}, {splr, "splr"}});
 }
 
 /// The quantity that the tolerance bounds.

@@ -27,8 +27,7 @@ Evaluation evaluate_plan(double eps, SideValues const& rows, SideValues const& c
                        std::min(sum_of(rows.left_out), sum_of(columns.left_out)));
 }
 
-Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, double centred_cost,
-                         double left_out) {
+Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, double centred_cost, double left_out) {
   Evaluation result{};
   result.mass = a.marginal.value();
   result.row_error = a.error.value();

@@ -261,17 +261,16 @@ class CpuBackend final : public Backend {
     using Points = cpu::PointCosts<T>;
     auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
     auto const& given = std::get<PointCloud>(input.geometry);
-    cpu::OrderedClouds const clouds = of ? cpu::OrderedClouds(given, of->data().ordering->of(input.self.side))
-                                         : cpu::OrderedClouds(given, threads_);
+    cpu::OrderedClouds const clouds =
+        of ? cpu::OrderedClouds(given, of->data().ordering->of(input.self.side)) : cpu::OrderedClouds(given, threads_);
     auto const in_order = [&](Side side, std::vector<double> const& weights) {
       return std::make_shared<cpu::SideWeights const>(clouds.in_order(side, weights));
     };
-    auto const a = of ? of->data().weights[static_cast<int>(input.self.side)]
-                      : in_order(Side::rows, input.marginals.a);
+    auto const a = of ? of->data().weights[static_cast<int>(input.self.side)] : in_order(Side::rows, input.marginals.a);
     auto const b = of ? a : in_order(Side::columns, input.marginals.b);
-    auto const costs = of ? Points::self(clouds.clouds(), a->value, static_cast<Points const&>(*of->data().costs),
-                                         input.self.side)
-                          : std::make_shared<Points const>(clouds.clouds(), a->value, b->value);
+    auto const costs =
+        of ? Points::self(clouds.clouds(), a->value, static_cast<Points const&>(*of->data().costs), input.self.side)
+           : std::make_shared<Points const>(clouds.clouds(), a->value, b->value);
     return std::make_unique<cpu::EntropicOperator<T>>(costs, a, b, input.options.penalties, of != nullptr, workers_,
                                                       input.options.cache_bytes,
                                                       clouds.ordering(*costs, input.options.truncation));

@@ -62,8 +62,8 @@ class Splitter {
 
 }  // namespace
 
-TileTree::TileTree(std::int64_t size) : size_(size), first_{0} {
-  std::int64_t nodes = (size + kTilePoints - 1) / kTilePoints;
+TileTree::TileTree(std::int64_t size, std::int64_t leaf) : size_(size), leaf_(leaf), first_{0} {
+  std::int64_t nodes = (size + leaf - 1) / leaf;
   for (;; nodes = (nodes + 1) / 2) {
     first_.push_back(first_.back() + nodes);
     if (nodes <= 1) return;
@@ -71,7 +71,7 @@ TileTree::TileTree(std::int64_t size) : size_(size), first_{0} {
 }
 
 PointOrder tree_order(MatrixView points, int threads) {
-  TileTree const tree(points.rows());
+  TileTree const tree(points.rows(), 1);
   PointOrder order;
   order.point.resize(to_size(points.rows()));
   order.place.resize(to_size(points.rows()));

@@ -214,7 +214,8 @@ TEST_P(OperatorTwin, is_the_operator_that_packs_for_itself) {
       first->sweep({test.eps}, 3);
       for (Precision const other : {Precision::float32, Precision::float64}) {
         auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
-        auto const alone = backend.entropic_operator(problem.geometry(), marginals, {other, 0, {}, GetParam().truncation});
+        auto const alone =
+            backend.entropic_operator(problem.geometry(), marginals, {other, 0, {}, GetParam().truncation});
         if (std::isfinite(alone->cost_size().mean)) {
           EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
         }

@@ -90,7 +90,7 @@ class BackendTest : public testing::TestWithParam<Target> {
                                    {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}) + \
                                ::monge::oracle::portable_targets())
 /// Beside the other targets.
-#define MONGE_FOR_EACH_ORDERED(Suite)                                                                \
+#define MONGE_FOR_EACH_ORDERED(Suite)                                                             \
   INSTANTIATE_TEST_SUITE_P(ordered, Suite, testing::ValuesIn(::monge::oracle::ordered_targets()), \
                            ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_POINT_TARGET(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_targets())

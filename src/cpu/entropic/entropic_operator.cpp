@@ -38,7 +38,9 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
       workers_(workers),
       cache_bytes_(cache_bytes),
       stripes_(*costs, Side::rows, {workers, size(Side::rows), size(Side::columns)}, cache_bytes,
-               data_.ordering ? PassOver::listed : is_self ? PassOver::all_or_upper : PassOver::all),
+               data_.ordering ? PassOver::listed
+               : is_self      ? PassOver::all_or_upper
+                              : PassOver::all),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.team()),
       log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
@@ -281,9 +283,12 @@ Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vecto
   if (row_marginal != nullptr) on_host(*row_marginal).values() = sums.row;
   if (column_marginal != nullptr) on_host(*column_marginal).values() = sums.column;
   auto const values = [&](Side side, std::vector<double> const& marginal) {
-    return SideValues{data_.weight(side),         marginal,
-                      data_.potential(side).values(), data_.costs->shift(side),
-                      data_.penalties.of(side),   left_out[static_cast<int>(side)]};
+    return SideValues{data_.weight(side),
+                      marginal,
+                      data_.potential(side).values(),
+                      data_.costs->shift(side),
+                      data_.penalties.of(side),
+                      left_out[static_cast<int>(side)]};
   };
   return evaluate_plan(eps, values(Side::rows, sums.row), values(Side::columns, sums.column), sums.centred_cost);
 }

@@ -58,8 +58,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   double log_mass_ratio_;  // log_mass_ratio() of the weights.
   LastSweep last_;
   SweepErrors errors_;
-  PlanTiles tiles_;         // Of the present passes of an ordered problem,
-  TileList upper_;          // and the upper triangle of them for a self problem.
+  PlanTiles tiles_;             // Of the present passes of an ordered problem,
+  TileList upper_;              // and the upper triangle of them for a self problem.
   bool has_new_tiles_ = false;  // Whether the next sweep is the first over these tiles.
   /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;

@@ -46,9 +46,9 @@ std::shared_ptr<Ordering const> OrderedClouds::ordering(PointCosts<T> const& cos
   for (Side const side : kSides) {
     int const s = static_cast<int>(side);
     bool const is_same = s == 1 && order_[0] == order_[1];
-    result->side[s] = is_same ? result->side[0]
-                              : std::make_shared<OrderedSide const>(
-                                    ordered_side(order_[s], *costs.features(side).packed));
+    result->side[s] = is_same
+                          ? result->side[0]
+                          : std::make_shared<OrderedSide const>(ordered_side(order_[s], *costs.features(side).packed));
   }
   return result;
 }

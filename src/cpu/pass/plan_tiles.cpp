@@ -82,9 +82,9 @@ struct Needed {
 
 template <class T>
 OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points) {
-  return {std::move(order),
-          TileBoxes(points.size, points.dimension,
-                    [&](std::int64_t place, std::int64_t k) -> double { return points.coordinate(place, k); })};
+  return {std::move(order), TileBoxes(points.size, points.dimension, [&](std::int64_t place, std::int64_t k) -> double {
+            return points.coordinate(place, k);
+          })};
 }
 
 namespace {
@@ -132,8 +132,7 @@ template <class T>
 PlanTiles transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers) {
   Needed<T> rows(data, side, data.potential(side), data.potential(opposite(side)), eps, workers);
   PlanTiles tiles;
-  tiles.panels[static_cast<int>(side)] =
-      panels_of<T>(std::move(rows.found.list), data.costs->size(opposite(side)));
+  tiles.panels[static_cast<int>(side)] = panels_of<T>(std::move(rows.found.list), data.costs->size(opposite(side)));
   return tiles;
 }
 
@@ -150,11 +149,11 @@ TileList upper_panels(TileList const& panels) {
   return upper;
 }
 
-#define MONGE_INSTANTIATE(T)                                                                               \
-  template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&);            \
-  template PlanTiles plan_tiles(PlanData<T> const&, double, Workers const&);                               \
-  template PlanTiles sweep_tiles(PlanData<T> const&, double, Workers const&, NextPotential const&);        \
-  template PlanTiles transform_tiles(PlanData<T> const&, Side, double, Workers const&);                    \
+#define MONGE_INSTANTIATE(T)                                                                        \
+  template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&);     \
+  template PlanTiles plan_tiles(PlanData<T> const&, double, Workers const&);                        \
+  template PlanTiles sweep_tiles(PlanData<T> const&, double, Workers const&, NextPotential const&); \
+  template PlanTiles transform_tiles(PlanData<T> const&, Side, double, Workers const&);             \
   template TileList upper_panels<T>(TileList const&);
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)

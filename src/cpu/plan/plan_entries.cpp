@@ -124,7 +124,8 @@ class RowRanking {
   std::vector<Ranked<T>> found_;
 };
 
-/// Calls visit(k, P_ij) for the k-th numbers of a row above the threshold. Exponentials are taken only near or above it.
+/// Calls visit(k, P_ij) for the k-th numbers of a row above the threshold. Exponentials are taken only near or above
+/// it.
 template <class T, class Visit>
 void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
   if (!(marginal > 0)) return;
@@ -289,37 +290,36 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   std::vector<std::vector<double>> sums(to_size(workers_.threads));
   std::vector<std::int64_t> column_of(order.size());
   std::vector<std::vector<T>> whole(to_size(workers_.threads));  // A row of all points, in the caller's order.
-  Stripes<T> const& stripes =
-      for_each_row(Side::rows, RowOf::shares, [&](int thread, Row const& given) {
-        std::size_t const first = to_size(begin[to_size(given.i)]);
-        std::size_t const end = to_size(begin[to_size(given.i) + 1]);
-        if (first == end) return;
-        std::span<T const> row = given.values;
-        if (!given.points.empty()) {
-          std::vector<T>& scattered = whole[to_size(thread)];
-          scattered.assign(to_size(size(Side::columns)), T(0));
-          for (std::size_t k = 0; k < row.size(); ++k) scattered[to_size(given.points[k])] = row[k];
-          row = scattered;
-        }
-        // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
-        std::vector<double>& tiles = sums[to_size(thread)];
-        tiles.clear();
-        double sum = 0;
-        for (std::size_t j = 0; j < row.size(); ++j) {
-          sum += static_cast<double>(row[j]);
-          if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
-        }
-        for (std::size_t s = first; s < end; ++s) {
-          double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
-          std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
-          std::size_t const from = to_size(tile * kSampleTile);
-          int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
-          double const sum_before = tile > 0 ? tiles[to_size(tile - 1)] : 0.0;
-          int const column = column_above(columns, sum_before, target,
-                                          [&](int c) { return static_cast<double>(row[from + to_size(c)]); });
-          column_of[s] = static_cast<std::int64_t>(from) + column;
-        }
-      });
+  Stripes<T> const& stripes = for_each_row(Side::rows, RowOf::shares, [&](int thread, Row const& given) {
+    std::size_t const first = to_size(begin[to_size(given.i)]);
+    std::size_t const end = to_size(begin[to_size(given.i) + 1]);
+    if (first == end) return;
+    std::span<T const> row = given.values;
+    if (!given.points.empty()) {
+      std::vector<T>& scattered = whole[to_size(thread)];
+      scattered.assign(to_size(size(Side::columns)), T(0));
+      for (std::size_t k = 0; k < row.size(); ++k) scattered[to_size(given.points[k])] = row[k];
+      row = scattered;
+    }
+    // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
+    std::vector<double>& tiles = sums[to_size(thread)];
+    tiles.clear();
+    double sum = 0;
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      sum += static_cast<double>(row[j]);
+      if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
+    }
+    for (std::size_t s = first; s < end; ++s) {
+      double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
+      std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
+      std::size_t const from = to_size(tile * kSampleTile);
+      int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
+      double const sum_before = tile > 0 ? tiles[to_size(tile - 1)] : 0.0;
+      int const column =
+          column_above(columns, sum_before, target, [&](int c) { return static_cast<double>(row[from + to_size(c)]); });
+      column_of[s] = static_cast<std::int64_t>(from) + column;
+    }
+  });
   if (Ranks* const ranks = stripes.team().ranks) {
     std::vector<std::int64_t> edges = stripes.rows_of_ranks();
     for (std::int64_t& edge : edges) edge = begin[to_size(edge)];

@@ -115,7 +115,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   HostVectorOperations vectors_;
   double eps_;
   Workers workers_;
-  double cache_bytes_;  // Not yet taken by a side.
+  double cache_bytes_;                      // Not yet taken by a side.
   std::unique_ptr<PlanTiles const> tiles_;  // Of an ordered problem; null before the first pass.
   std::optional<Side> new_side_;            // The side of new points, made by at().
   std::unique_ptr<Products> products_[2];

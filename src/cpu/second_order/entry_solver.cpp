@@ -61,7 +61,8 @@ void EntrySolver::solve(Vector const& in, Vector& out) {
   }
 }
 
-std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row, PointOrders const& orders) {
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row,
+                                                  PointOrders const& orders) {
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
   for (;; per_row /= std::numbers::sqrt2) {
