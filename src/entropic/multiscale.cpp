@@ -139,16 +139,33 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last, bool
   return result;
 }
 
-/// Starts an operator from the transforms of a plan of coarse clouds.
-void start_from(PlanOperator& plan, double eps, Penalties const& penalties, PointCloud const& clouds,
-                EntropicOperator& entropic) {
+/// The plan of a stage.
+struct Solved {
+  std::unique_ptr<PlanOperator> plan;
+  double eps = 0;
+
+  /// The potential at new points of one side.
+  std::vector<double> potential(Side side, MatrixView points, Penalties const& penalties) const {
+    std::vector<double> values(to_size(points.rows()));
+    plan->points().at(side, points)->transform(side, MutableVectorView(values));
+    for (double& value : values) value /= 1 + eps / penalties.of(side);
+    return values;
+  }
+};
+
+/// Starts an operator from the stages before. Potentials are smooth functions of eps where eps is small: those of two
+/// stages are continued as a line.
+void start_from(Solved const& last, Solved const& before, double eps, Penalties const& penalties,
+                PointCloud const& clouds, EntropicOperator& entropic) {
   std::vector<double> potentials[2];
   for (Side const side : kSides) {
     MatrixView const points = side == Side::rows ? clouds.x : clouds.y;
     std::vector<double>& potential = potentials[static_cast<int>(side)];
-    potential.resize(to_size(points.rows()));
-    plan.points().at(side, points)->transform(side, MutableVectorView(potential));
-    for (double& value : potential) value /= 1 + eps / penalties.of(side);
+    potential = last.potential(side, points, penalties);
+    if (!before.plan || eps == last.eps) continue;
+    std::vector<double> const earlier = before.potential(side, points, penalties);
+    double const factor = (eps - last.eps) / (last.eps - before.eps);
+    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] += factor * (potential[i] - earlier[i]);
   }
   entropic.set_potentials(VectorView(potentials[0]), VectorView(potentials[1]));
 }
@@ -160,18 +177,18 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem) {
   if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
   Penalties const penalties = penalties_of(problem.options);
   std::vector<Stage> stages = stages_of(problem, backend.info().units);
-  std::unique_ptr<PlanOperator> plan;  // Of the stage before.
-  double eps = 0;
+  Solved last, before;
   for (; !stages.empty(); stages.pop_back()) {
-    SinkhornProblem stage = problem_of(stages.back(), problem, plan == nullptr);
+    SinkhornProblem stage = problem_of(stages.back(), problem, !last.plan);
     stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage.options));
-    if (plan) start_from(*plan, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
+    double const eps = stage.options.eps;
+    if (last.plan) start_from(last, before, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
     run_sinkhorn(backend, {&stage, 1});
-    eps = stage.options.eps;
-    plan = stage.entropic->plan(eps);
+    if (eps != last.eps) before = std::move(last);
+    last = {stage.entropic->plan(eps), eps};
   }
-  if (!plan) return;
-  start_from(*plan, eps, penalties, clouds, *problem.entropic);
+  if (!last.plan) return;
+  start_from(last, before, problem.options.eps, penalties, clouds, *problem.entropic);
   problem.options.annealing = 1;
 }
 

@@ -93,8 +93,38 @@ void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView 
 
 template <class T>
 void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
-  if (data_.ordering && count > 0) take_tiles(sweep);
-  for (int k = 0; k < count; ++k) one_sweep(sweep);
+  if (data_.ordering && count > 0 && !tiles_serve(sweep)) take_tiles(sweep);
+  for (int k = 0; k < count; ++k) {
+    // The tiles are those of f after the sweep and of g before it.
+    bool const is_first = has_new_tiles_;
+    if (is_first) of_tiles_[1] = data_.potential(Side::columns).values();
+    one_sweep(sweep);
+    if (is_first) of_tiles_[0] = data_.potential(Side::rows).values();
+  }
+  sweeps_of_tiles_ += count;
+}
+
+/// Whether the tiles of earlier sweeps are still right. A pair is left out where it matters neither to its row nor to
+/// its column. If one potential of a pair moves, the other one's test still holds, so what counts is the mean movement
+/// of the mass, exp(|f_now - f_then| / eps) - 1. A few points that move far may lack more than the share, for a few
+/// sweeps; certificates have tiles of their own.
+template <class T>
+bool EntropicOperator<T>::tiles_serve(Sweep const& sweep) const {
+  constexpr double kMovement = 0.5, kMostOfPoint = 10;
+  constexpr int kSweeps = 10;
+  if (tiles_eps_ != sweep.eps || sweeps_of_tiles_ >= kSweeps) return false;
+  for (Side const side : kSides) {
+    SideWeights const& weights = *data_.weights[static_cast<int>(side)];
+    std::vector<double> const& now = data_.potential(side).values();
+    std::vector<double> const& then = of_tiles_[static_cast<int>(side)];
+    double movement = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (weights.value[i] > 0)
+        movement += weights.value[i] * std::min(std::expm1(std::abs(now[i] - then[i]) / sweep.eps), kMostOfPoint);
+    }
+    if (!(movement <= kMovement * weights.total)) return false;
+  }
+  return true;
 }
 
 /// Finds the tiles that the next sweeps are over.
@@ -104,11 +134,14 @@ void EntropicOperator<T>::take_tiles(Sweep const& sweep) {
   std::vector<double> const& weight = data_.weight(Side::rows);
   std::span<double const> const shift = data_.costs->shift(Side::rows);
   tiles_ = sweep_tiles(data_, sweep.eps, workers_, [&](std::int64_t i, double old, double plus) {
-    return sweep.symmetric || weight[to_size(i)] == 0 ? old : rule.next(old, plus, shift[to_size(i)]);
+    if (sweep.symmetric || weight[to_size(i)] == 0) return old;
+    return rule.next(old, plus, shift[to_size(i)]);
   });
   if (is_self()) upper_ = upper_panels<T>(tiles_.panels[0]);
   stripes_.use(is_self() ? upper_ : tiles_.panels[0]);
   has_new_tiles_ = true;
+  tiles_eps_ = sweep.eps;
+  sweeps_of_tiles_ = 0;
 }
 
 /// An upper bound of the logits of each row: in the last sweep none exceeded the log-sum-exp of its row, and since then
@@ -272,6 +305,7 @@ Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vecto
   std::vector<double> left_out[2];
   if (data_.ordering) {
     tiles_ = plan_tiles(data_, eps, workers_);
+    tiles_eps_ = 0;
     stripes_.use(tiles_.panels[0]);
     for (Side const side : kSides) {
       std::vector<double>& of_side = left_out[static_cast<int>(side)];

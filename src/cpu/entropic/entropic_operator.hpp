@@ -43,6 +43,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   void one_sweep(Sweep const& sweep);
   void translate();
   UpdateRule rule(Side side, Sweep const& sweep) const;
+  bool tiles_serve(Sweep const& sweep) const;
   void take_tiles(Sweep const& sweep);
   double const* bound_rows(double eps);
   ErrorSums update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
@@ -61,6 +62,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   PlanTiles tiles_;             // Of the present passes of an ordered problem,
   TileList upper_;              // and the upper triangle of them for a self problem.
   bool has_new_tiles_ = false;  // Whether the next sweep is the first over these tiles.
+  double tiles_eps_ = 0;        // Of sweeps over tiles_; 0: the tiles are of other passes.
+  int sweeps_of_tiles_ = 0;
+  std::vector<double> of_tiles_[2];  // The potentials for which the tiles were found.
   /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;
   std::vector<double> g_plus_, bounds_;
