@@ -134,7 +134,7 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last, bool
   result.options.criterion = Criterion::l1;
   result.options.certificate = false;
   result.options.progress = {};
-  if (stage.pairs() <= kFewPairs) result.options.method = Method::sinkhorn;
+  if (stage.pairs() <= kFewPairs) result.options.method = Method::automatic;
   result.options.annealing = is_first ? SolveOptions().annealing : 1;
   return result;
 }

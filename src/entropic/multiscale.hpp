@@ -1,4 +1,4 @@
-// Potentials from coarse clouds to fine ones (docs/math.md, section 23).
+// Potentials from coarse clouds to fine ones (docs/math.md, section 20).
 #pragma once
 #include "entropic/sinkhorn.hpp"
 

@@ -1,4 +1,4 @@
-// Bounds of what the tiles of a plan carry, and lists of the tiles that carry something (docs/math.md, section 23).
+// Bounds of what the tiles of a plan carry, and lists of the tiles that carry something (docs/math.md, section 20).
 //
 // All numbers are logits: base-2 logarithms. With x and y in units in which a cost of 1 is a logit of 1,
 //   t_ij = F_i + G_j - |x_i - y_j|^2,   F = f log2(e) / eps,   G alike.

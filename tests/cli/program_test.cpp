@@ -174,7 +174,7 @@ TEST_F(SolveProgram, ThePlanIsWrittenAndGoesWithTheNextRun) {
 
 TEST_F(SolveProgram, MethodsThatCannotBeHadAreRefused) {
   for (auto const& [options, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--method", "simplex"}, "method: is 'simplex'; must be auto, sinkhorn, newton or splr"},
+           {{"--method", "simplex"}, "method: is 'simplex'; must be auto, sinkhorn, newton, splr or multiscale"},
            {{"--criterion", "linf"}, "criterion: is 'linf'; must be l1, gradient or gap"},
            {{"--method", "splr", "--penalty-a", "2"}, "penalty_a: is 2; must be inf with method splr"},
            {{"--method", "splr", "--precision", "float32"}, "precision: is float32; must be auto or float64"},
