@@ -100,7 +100,7 @@ struct Report {
   /// Method multiscale: an upper bound of the mass of the pairs that passes have left out. marginal_error, dual and gap
   /// are bounds that allow for it; the other values are those of the plan without these pairs. 0 by other methods.
   double left_out = 0;
-  int ranks = 1;    ///< Processes that shared the work: Context::distributed().
+  int ranks = 1;  ///< Processes that shared the work: Context::distributed().
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;

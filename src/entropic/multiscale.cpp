@@ -21,6 +21,8 @@ constexpr double kFewPairs = 4e6;
 constexpr double kWorthwhile = 0.25;
 /// The relative marginal error at which a stage ends. At the last eps it is a fraction of the tolerance.
 constexpr double kStageError = 3e-3, kLastStage = 0.25;
+/// The most passes of a stage, whose potentials need not be right.
+constexpr int kStagePasses = 300;
 
 /// Points with masses.
 struct Cloud {
@@ -133,9 +135,10 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last, bool
   result.options.tolerance = stage.tolerance;
   result.options.criterion = Criterion::l1;
   result.options.certificate = false;
+  result.options.iterations = std::min(last.options.iterations, kStagePasses);
   result.options.progress = {};
   if (stage.pairs() <= kFewPairs) result.options.method = Method::automatic;
-  result.options.annealing = is_first ? SolveOptions().annealing : 1;
+  result.options.annealing = is_first ? last.options.annealing : 1;
   return result;
 }
 
