@@ -100,11 +100,31 @@ TEST_F(SolveProgram, WritesTheResult) {
 TEST_F(SolveProgram, TheReportHasWhatItPromises) {
   ASSERT_EQ(solve({"--eps", "0.05", "--threads", "1"}).code, 0);
   json const written = report();
-  for (auto const key :
-       {"status",  "message",   "iterations",  "annealing_iterations", "certified",      "mass",
-        "mass_b",  "penalty_a", "penalty_b",   "transported_mass",     "marginal_error", "transport_cost",
-        "primal",  "dual",      "gap",         "peak_bytes",           "seconds",        "problem",
-        "options", "device",    "device_name", "instruction_set",      "versions",       "history"}) {
+  for (auto const key : {"status",
+                         "message",
+                         "iterations",
+                         "annealing_iterations",
+                         "certified",
+                         "mass",
+                         "mass_b",
+                         "penalty_a",
+                         "penalty_b",
+                         "transported_mass",
+                         "marginal_error",
+                         "transport_cost",
+                         "primal",
+                         "dual",
+                         "gap",
+                         "left_out",
+                         "peak_bytes",
+                         "seconds",
+                         "problem",
+                         "options",
+                         "device",
+                         "device_name",
+                         "instruction_set",
+                         "versions",
+                         "history"}) {
     EXPECT_TRUE(written.contains(key)) << key;
   }
   EXPECT_EQ(written["status"], "converged");
