@@ -49,7 +49,6 @@ struct PointOrders {
     PointOrder const* const order = of[static_cast<int>(side)].get();
     return order == nullptr ? place : order->point[to_size(place)];
   }
-  bool any() const { return of[0] != nullptr || of[1] != nullptr; }
 };
 
 /// Serial: O(n + m) is small beside passes over all pairs.
