@@ -19,8 +19,9 @@ constexpr double kRadius = 1. / 3;
 constexpr double kFewPairs = 4e6;
 /// A stage on coarse clouds at the last eps has at most this fraction of the pairs.
 constexpr double kWorthwhile = 0.25;
-/// The relative marginal error at which a stage ends. At the last eps it is a fraction of the tolerance.
-constexpr double kStageError = 3e-3, kLastStage = 0.25;
+/// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. At
+/// the last eps it is a fraction of the tolerance.
+constexpr double kStageError = 3e-4, kLastStage = 0.25;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;
 
@@ -111,8 +112,7 @@ std::vector<Stage> stages_of(SinkhornProblem const& problem, int threads) {
   for (double eps = problem.options.eps;; eps *= kFactor) {
     double const radius = kRadius * std::sqrt(eps / clouds.scale);
     bool const is_last = stages.empty() && eps == problem.options.eps;
-    Stage stage{eps, x.cut(radius), y.cut(radius),
-                is_last && tolerance > 0 ? kLastStage * tolerance : std::max(kStageError, tolerance)};
+    Stage stage{eps, x.cut(radius), y.cut(radius), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
     bool const is_first = stage.pairs() <= kFewPairs || eps >= top;
     if (!is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds)) stages.push_back(std::move(stage));
     if (is_first) return stages;

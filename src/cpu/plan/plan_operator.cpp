@@ -553,7 +553,10 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
 
 template <class T>
 std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(double per_row) {
-  return largest_entry_solver(*this, per_row, vectors_.orders());
+  double const pairs = data_.ordering
+                           ? static_cast<double>(tiles().panels[0].tile.size() * kTilePoints * kPanel<T>)
+                           : static_cast<double>(size(Side::rows)) * static_cast<double>(size(Side::columns));
+  return largest_entry_solver(*this, per_row, pairs, vectors_.orders());
 }
 
 template <class T>
