@@ -70,6 +70,7 @@ void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
     });
   }
   last_.eps = 0;
+  tiles_eps_ = 0;  // The result is that of a new operator.
 }
 
 template <class T>
