@@ -12,9 +12,9 @@ namespace {
 
 /// Operations of a factorisation in the time that a pass takes for one pair (two nanoseconds).
 constexpr double kOperationsPerPair = 2;
-/// The limit of EntrySolver::pairs() in passes, kept wherever more than kFewestPerRow pairs a row are chosen. More fill saves
-/// fewer products than it costs (bench/notes/second_order.md). Above kFarTooMany times the limit half of the pairs go
-/// at once, since an order of elimination takes as long as a pass.
+/// The limit of EntrySolver::pairs() in passes, kept wherever more than kFewestPerRow pairs a row are chosen. More fill
+/// saves fewer products than it costs (bench/notes/second_order.md). Above kFarTooMany times the limit half of the
+/// pairs go at once, since an order of elimination takes as long as a pass.
 constexpr double kMostPasses = 2, kFewestPerRow = 1, kFarTooMany = 4;
 
 std::vector<double> positive(std::span<double const> diagonal) {
