@@ -41,7 +41,7 @@ struct DivergenceArguments {
 
 /// A divergence has no method splr.
 struct Methods {
-  std::string text() const { return "auto, sinkhorn or newton"; }
+  std::string text() const { return "auto, sinkhorn, newton or multiscale"; }
 };
 
 void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,

@@ -72,6 +72,7 @@ void add_values(Json& json, Report const& report) {
   json["primal"] = report.primal;
   json["dual"] = report.dual;
   json["gap"] = report.gap;
+  json["left_out"] = report.left_out;
   json["peak_bytes"] = report.peak_bytes;
 }
 

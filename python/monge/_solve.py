@@ -241,7 +241,8 @@ def solve(
         unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
             marginal constraints. inf is a constraint. By default both marginals are constraints.
         unbalanced_type: "KL" with `reg`. Without it "TV": the penalties are rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1.
-        method: "auto" (the default), "sinkhorn", "newton" or "splr"; to be left out if `reg` is left out.
+        method: "auto" (the default), "sinkhorn", "newton", "splr" or "multiscale"; to be left out if `reg` is left
+            out. "multiscale" is for many points in few dimensions.
         n_threads: Threads on the CPU, by default one for each core.
         device: "cpu", "cuda" or "cuda:1": where to solve a problem whose arrays lie in host memory; results return
             there. By default the device of the arrays.

@@ -22,7 +22,7 @@ from ._problem import Reg, cost_of_metric, costs, names_of_columns
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
 
-_ENTROPIC = ("auto", "sinkhorn", "newton", "splr")
+_ENTROPIC = ("auto", "sinkhorn", "newton", "splr", "multiscale")
 _REGULARIZED = ("group_lasso", "quadratic", "none")
 
 
@@ -33,7 +33,7 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         reg: eps > 0 in units of the cost, or "auto", the default, for 5 % of the mean cost. With a regularised method
             the weight of its term, as in :func:`monge.solve_regularized`. 0 or None: the plan is exact.
         metric: As for :func:`monge.solve_sample`.
-        method: "auto", "sinkhorn", "newton" or "splr" for entropic plans, "auto" for exact ones. With "group_lasso"
+        method: "auto", "sinkhorn", "newton", "splr" or "multiscale" for entropic plans, "auto" for exact ones. With "group_lasso"
             each target takes mass from few classes of y. "quadratic" and "none" have sparse plans.
         unbalanced: The penalty of the marginals of an entropic plan, or a pair. By default all mass is transported.
         precision: "auto" or "float32", with which maps have float32's rounding, or "float64".

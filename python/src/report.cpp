@@ -74,6 +74,7 @@ void visit_members(Report const*, Visit const& visit) {
   visit("primal", &Report::primal);
   visit("dual", &Report::dual);
   visit("gap", &Report::gap);
+  visit("left_out", &Report::left_out);
   visit(
       "seconds_setup", [](auto& report) -> auto& { return report.seconds.setup; });
   visit(

@@ -9,17 +9,25 @@ namespace {
 SideSums sums_of(SideValues const& side) {
   SideSums sums;
   for (std::size_t i = 0; i < side.weight.size(); ++i)
-    sums.add(side.weight[i], side.marginal[i], side.potential[i], side.shift[i], side.penalty);
+    sums.add(side.weight[i], side.marginal[i], side.potential[i], side.shift[i], side.penalty,
+             side.left_out.empty() ? 0 : side.left_out[i]);
   return sums;
+}
+
+double sum_of(std::span<double const> values) {
+  CompensatedSum sum;
+  for (double const value : values) sum.add(value);
+  return sum.value();
 }
 
 }  // namespace
 
 Evaluation evaluate_plan(double eps, SideValues const& rows, SideValues const& columns, double centred_cost) {
-  return evaluate_plan(eps, sums_of(rows), sums_of(columns), centred_cost);
+  return evaluate_plan(eps, sums_of(rows), sums_of(columns), centred_cost,
+                       std::min(sum_of(rows.left_out), sum_of(columns.left_out)));
 }
 
-Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, double centred_cost) {
+Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, double centred_cost, double left_out) {
   Evaluation result{};
   result.mass = a.marginal.value();
   result.row_error = a.error.value();
@@ -39,6 +47,11 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   result.dual_of_columns = b.dual.value();
   result.dual = result.dual_of_rows + result.dual_of_columns + eps * mass_terms;
   result.gap = a.gap.value() + b.gap.value();
+  if (left_out > 0) {
+    result.left_out = left_out;
+    result.dual -= eps * left_out;
+    result.gap += eps * left_out;
+  }
   return result;
 }
 

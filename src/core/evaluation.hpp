@@ -23,6 +23,9 @@ struct Evaluation {
   double dual_of_rows;     // <a, f>, or <a, rho_a (1 - exp(-f / rho_a))>
   double dual_of_columns;  // The same of b and g
   double gap;              // primal - dual, from sums of small terms: SideSums::gap of both sides
+  /// An upper bound of the mass of the pairs that the pass has left out. Errors, dual and gap are bounds that allow for
+  /// it; mass, costs and entropy are those of the other pairs.
+  double left_out = 0;
 };
 
 /// Per point of one side, all float64 on the host, potentials and shifts in units of C:
@@ -34,6 +37,7 @@ struct SideValues {
   std::span<double const> potential;
   std::span<double const> shift;
   double penalty = std::numeric_limits<double>::infinity();
+  std::span<double const> left_out = {};  // Upper bounds of what the marginal lacks; empty: nothing.
 };
 
 /// r log(r / target) - r + target with log_ratio = log(r / target), without cancellation where log_ratio is small.
@@ -54,7 +58,12 @@ struct SideSums {
   CompensatedSum potential_marginal, shift_marginal;
   CompensatedSum potential_weight;  // <a, f>
 
-  MONGE_HOST_DEVICE void add(double a, double r, double f, double shift, double rho) {
+  /// The largest size of a number from x to x + lack.
+  MONGE_HOST_DEVICE static double largest(double x, double lack) {
+    return lack > 0 ? std::fmax(std::fabs(x), std::fabs(x + lack)) : std::fabs(x);
+  }
+  /// The marginal is r or more, by up to `lack`.
+  MONGE_HOST_DEVICE void add(double a, double r, double f, double shift, double rho, double lack = 0) {
     if (a == 0) return;  // A point of weight 0 has no mass, and its potential may be infinite.
     weight.add(a);
     marginal.add(r);
@@ -64,9 +73,9 @@ struct SideSums {
     potential_weight.add(f * a);
     potential_weight.add(shift * a);
     if (std::isinf(rho)) {
-      double const excess = r - a;
-      error.add(std::fabs(excess));
-      square.add(excess * excess);
+      double const excess = r - a, most = largest(excess, lack);
+      error.add(most);
+      square.add(most * most);
       dual.add(f * a);
       dual.add(shift * a);
       gap.add(f * excess);
@@ -75,8 +84,9 @@ struct SideSums {
     }
     double const potential = f + shift, slope = potential / rho, target = a * std::exp(-slope);
     double const log_ratio = r > 0 ? std::log(r / a) : 0, off = log_ratio + slope;  // log(r / target)
-    error.add(std::fabs(r - target));
-    square.add((r - target) * (r - target));
+    double const most = largest(r - target, lack);
+    error.add(most);
+    square.add(most * most);
     penalty.add(rho * relative_entropy(r, a, log_ratio));
     dual.add(-rho * a * std::expm1(-slope));
     // Far from the target slope may overflow: the same formula with rho multiplied out.
@@ -99,7 +109,9 @@ struct SideSums {
 
 /// `centred_cost` is <C', P> with C_ij = C'_ij + rows.shift_i + columns.shift_j. Sums are compensated: the gap is a
 /// difference of close numbers, and offsets of the clouds make terms large.
-Evaluation evaluate_plan(double eps, SideSums const& rows, SideSums const& columns, double centred_cost);
+/// `left_out` is Evaluation::left_out.
+Evaluation evaluate_plan(double eps, SideSums const& rows, SideSums const& columns, double centred_cost,
+                         double left_out = 0);
 Evaluation evaluate_plan(double eps, SideValues const& rows, SideValues const& columns, double centred_cost);
 
 /// Gives the entropy and both values their digits where eps is far above the costs: eps KL(P | a b^T) is then a small

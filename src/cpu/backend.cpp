@@ -21,6 +21,7 @@
 #include "cpu/entropic/entropic_operator.hpp"
 #include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
+#include "cpu/geometry/ordered_clouds.hpp"
 #include "cpu/geometry/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
 #include "cpu/regularized/quadratic_operator.hpp"
@@ -222,15 +223,22 @@ class CpuBackend final : public Backend {
   template <class T>
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Marginals const& marginals = input.marginals;
-    auto const twin_of = [&](auto const& data, std::shared_ptr<cpu::Costs<T> const> costs) {
+    auto const twin_of = [&](auto const& data, std::shared_ptr<cpu::Costs<T> const> costs,
+                             std::shared_ptr<cpu::Ordering const> ordering) {
       return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), data.weights[0], data.weights[1],
                                                         input.options.penalties, data.is_self, workers_,
-                                                        input.options.cache_bytes);
+                                                        input.options.cache_bytes, std::move(ordering));
     };
     if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<T> const*>(input.twin))
-      return twin_of(twin->data(), twin->data().costs);
-    if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<cpu::Other<T>> const*>(input.twin))
-      return twin_of(twin->data(), twin->data().costs->twin(input.geometry));
+      return twin_of(twin->data(), twin->data().costs, twin->data().ordering);
+    if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<cpu::Other<T>> const*>(input.twin)) {
+      if (!twin->data().ordering) return twin_of(twin->data(), twin->data().costs->twin(input.geometry), nullptr);
+      cpu::OrderedClouds const clouds(std::get<PointCloud>(input.geometry), *twin->data().ordering);
+      auto costs = twin->data().costs->twin(clouds.clouds());
+      auto ordering = clouds.ordering(*costs->of_points(), twin->data().ordering->share);
+      return twin_of(twin->data(), std::move(costs), std::move(ordering));
+    }
+    if (input.options.truncation > 0) return make_ordered<T>(input);
     auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
     bool const is_self = of != nullptr;
     auto costs = std::visit(
@@ -249,6 +257,27 @@ class CpuBackend final : public Backend {
     auto const b = is_self ? a : std::make_shared<cpu::SideWeights const>(marginals.b);
     return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), a, b, input.options.penalties, is_self,
                                                       workers_, input.options.cache_bytes);
+  }
+
+  /// An operator whose points have the order of a tree.
+  template <class T>
+  std::unique_ptr<EntropicOperator> make_ordered(OperatorInput const& input) const {
+    using Points = cpu::PointCosts<T>;
+    auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
+    auto const& given = std::get<PointCloud>(input.geometry);
+    cpu::OrderedClouds const clouds =
+        of ? cpu::OrderedClouds(given, of->data().ordering->of(input.self.side)) : cpu::OrderedClouds(given, threads_);
+    auto const in_order = [&](Side side, std::vector<double> const& weights) {
+      return std::make_shared<cpu::SideWeights const>(clouds.in_order(side, weights));
+    };
+    auto const a = of ? of->data().weights[static_cast<int>(input.self.side)] : in_order(Side::rows, input.marginals.a);
+    auto const b = of ? a : in_order(Side::columns, input.marginals.b);
+    auto const costs =
+        of ? Points::self(clouds.clouds(), a->value, static_cast<Points const&>(*of->data().costs), input.self.side)
+           : std::make_shared<Points const>(clouds.clouds(), a->value, b->value);
+    return std::make_unique<cpu::EntropicOperator<T>>(costs, a, b, input.options.penalties, of != nullptr, workers_,
+                                                      input.options.cache_bytes,
+                                                      clouds.ordering(*costs, input.options.truncation));
   }
 
   int threads_;           // Threads of this rank.

@@ -44,8 +44,10 @@ class SinkhornRun {
   SolveOptions const& options() const { return problem_.options; }
   /// The input of a float64 twin.
   OperatorInput twin(double cache_bytes) const {
-    return {
-        problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
+    return {problem_.geometry,
+            problem_.marginals,
+            {Precision::float64, cache_bytes, penalties_of(options()), truncation_of(options())},
+            &entropic()};
   }
 
   bool mixes() const { return next().mixing != Mixing::off; }
@@ -118,6 +120,7 @@ class SinkhornRun {
     report().primal = value.primal;
     report().dual = value.dual;
     report().gap = value.gap;
+    report().left_out = value.left_out;
     report().seconds.certificate += seconds;
     // A self problem has f = g.
     if (options().tolerance > 0 && penalties_of(options()).balanced() && !entropic().is_self())

@@ -17,6 +17,7 @@
 #include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
+#include "entropic/multiscale.hpp"
 #include "entropic/policy/rounding.hpp"
 #include "geometry/point_cost.hpp"
 #include "geometry/points.hpp"
@@ -171,8 +172,37 @@ Precision first_precision(SolveOptions const& options) {
   return options.method == Method::newton || options.method == Method::splr ? Precision::float64 : Precision::float32;
 }
 
+double truncation_of(SolveOptions const& options) {
+  if (options.method != Method::multiscale) return 0;
+  // Each side may lack an eighth of the tolerance, which the certificate adds to the error.
+  constexpr double kPart = 8, kMost = 1e-2, kOfFixedSweeps = 1e-8;
+  return options.tolerance > 0 ? std::min(options.tolerance, kMost) / kPart : kOfFixedSweeps;
+}
+
 OperatorOptions first_operator(SolveOptions const& options) {
-  return {first_precision(options), options.cache_bytes, penalties_of(options)};
+  return {first_precision(options), options.cache_bytes, penalties_of(options), truncation_of(options)};
+}
+
+void require_method(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
+  if (options.method != Method::multiscale) return;
+  auto const* const clouds = std::get_if<PointCloud>(&geometry);
+  char const* found = nullptr;
+  if (clouds == nullptr) {
+    found = "a cost matrix";
+  } else if (clouds->cost_function != CostFunction::sqeuclidean) {
+    found = "a cost function other than sqeuclidean";
+  } else if (!clouds->labels.empty()) {
+    found = "labels";
+  } else if (backend.device().type != DeviceType::cpu) {
+    found = "a CUDA device";
+  } else if (backend.ranks() != nullptr) {
+    found = "several ranks";
+  }
+  if (found != nullptr)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("method: is multiscale, given {}; it takes squared distances of points without labels on "
+                            "the CPU without ranks, the method auto takes all",
+                            found));
 }
 
 bool meets_itself(SinkhornProblem const& problem) {
@@ -198,6 +228,7 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
 
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
                                 SolveOptions const& options) {
+  require_method(backend_of(context), problem.geometry, options);
   SinkhornProblem result;
   result.geometry = problem.geometry;
   result.marginals = with_equal_totals(given, options);
@@ -242,7 +273,11 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
     mean_cost = backend.mean_cost(*clouds, problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   require_finite_value(problem.marginals, problem.options.eps);
-  if (!problem.start.f.empty()) set_start(problem, solves);
+  if (!problem.start.f.empty()) {
+    set_start(problem, solves);
+  } else if (solves && problem.options.method == Method::multiscale) {
+    start_from_coarse(backend, problem);
+  }
   problem.report = first_report(backend, problem, mean_cost);
 }
 

@@ -31,6 +31,9 @@ struct SinkhornProblem {
 /// Whether a cloud is transported to itself: equal points, labels, weights and penalties on both sides.
 bool meets_itself(SinkhornProblem const& problem);
 
+/// Throws unsupported for a geometry or a backend that the method cannot take.
+void require_method(Backend const& backend, Geometry const& geometry, SolveOptions const& options);
+
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options);
 /// The same for a validated geometry and weights that have been read.
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
@@ -44,6 +47,9 @@ SolveOptions agreed(Context const& context, SolveOptions options);
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);
 
+/// OperatorOptions::truncation of a solve.
+double truncation_of(SolveOptions const& options);
+
 /// The options of a solve's first operator.
 OperatorOptions first_operator(SolveOptions const& options);
 
@@ -52,9 +58,10 @@ OperatorOptions first_operator(SolveOptions const& options);
 void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem);
 
 /// Completes the set-up that needs the operator: eps, if it is relative to the mean cost, the potentials of a warm
-/// start, and the report, without values. With automatic precision, costs that overflow float32 get a new operator in
-/// float64. Throws if they overflow there, too. If a solve follows (`solves`), the warm start of a balanced problem
-/// with a tolerance may be shifted to (f + t, g - t), which changes no plan.
+/// start or, by method multiscale, of coarse clouds, and the report, without values. With automatic precision, costs
+/// that overflow float32 get a new operator in float64. Throws if they overflow there, too. If a solve follows
+/// (`solves`), the warm start of a balanced problem with a tolerance may be shifted to (f + t, g - t), which changes no
+/// plan.
 void begin(Backend const& backend, SinkhornProblem& problem, bool solves);
 
 /// Moves (f', g') by constants to equal means: large constants would leave few digits to the rest. The sum of both

@@ -89,13 +89,14 @@ Plan Solver::State::solve(SolveOptions const& options) {
   Backend const& backend = backend_of(context);
   MemoryPeak const memory(backend.memory());
   validate(options);
+  require_method(backend, problem.geometry, options);
   WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
   problem.marginals = with_equal_totals(given, options);
 
-  bool const was_prepared = prepared && first_precision(options) == first_precision(problem.options) &&
-                            options.cache_bytes == problem.options.cache_bytes &&
-                            options.schedule == problem.options.schedule &&
-                            penalties_of(options) == penalties_of(problem.options);
+  bool const was_prepared =
+      prepared && first_precision(options) == first_precision(problem.options) &&
+      options.cache_bytes == problem.options.cache_bytes && truncation_of(options) == truncation_of(problem.options) &&
+      options.schedule == problem.options.schedule && penalties_of(options) == penalties_of(problem.options);
   bool const was_current = was_prepared && current;
   prepared = current = false;  // Until the end: a solve may throw half-way.
   problem.first.reset();       // A solve that threw may have left it.

@@ -23,9 +23,13 @@ class Vector {
   virtual ~Vector() = default;
   std::int64_t rows() const { return rows_; }
   std::int64_t width() const { return width_; }
+  /// The side that VectorOperations::make() was given. A backend that keeps points in an order of its own needs it.
+  Side side() const { return side_; }
+  void set_side(Side side) { side_ = side; }
 
  private:
   std::int64_t rows_, width_;
+  Side side_ = Side::rows;
 };
 
 /// factor * vector, or factor * vector * times element by element. `times` may have one number for each row of
@@ -56,10 +60,16 @@ class VectorOperations {
   virtual ~VectorOperations() = default;
   /// Zeros, in rows of `width`.
   std::unique_ptr<Vector> make(Side side, std::int64_t width = 1) const {
-    return zeros(side == Side::rows ? n_ : m_, width);
+    std::unique_ptr<Vector> vector = zeros(side == Side::rows ? n_ : m_, width);
+    vector->set_side(side);
+    return vector;
   }
   /// Zeros, of the same side and width.
-  std::unique_ptr<Vector> make_like(Vector const& vector) const { return zeros(vector.rows(), vector.width()); }
+  std::unique_ptr<Vector> make_like(Vector const& like) const {
+    std::unique_ptr<Vector> vector = zeros(like.rows(), like.width());
+    vector->set_side(like.side());
+    return vector;
+  }
   virtual void read(MatrixView from, Vector& to) const = 0;
   void read(VectorView from, Vector& to) const { read(as_column<MatrixView>(from), to); }
   virtual void write(Vector const& from, MutableMatrixView to) const = 0;

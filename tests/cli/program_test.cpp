@@ -100,11 +100,31 @@ TEST_F(SolveProgram, WritesTheResult) {
 TEST_F(SolveProgram, TheReportHasWhatItPromises) {
   ASSERT_EQ(solve({"--eps", "0.05", "--threads", "1"}).code, 0);
   json const written = report();
-  for (auto const key :
-       {"status",  "message",   "iterations",  "annealing_iterations", "certified",      "mass",
-        "mass_b",  "penalty_a", "penalty_b",   "transported_mass",     "marginal_error", "transport_cost",
-        "primal",  "dual",      "gap",         "peak_bytes",           "seconds",        "problem",
-        "options", "device",    "device_name", "instruction_set",      "versions",       "history"}) {
+  for (auto const key : {"status",
+                         "message",
+                         "iterations",
+                         "annealing_iterations",
+                         "certified",
+                         "mass",
+                         "mass_b",
+                         "penalty_a",
+                         "penalty_b",
+                         "transported_mass",
+                         "marginal_error",
+                         "transport_cost",
+                         "primal",
+                         "dual",
+                         "gap",
+                         "left_out",
+                         "peak_bytes",
+                         "seconds",
+                         "problem",
+                         "options",
+                         "device",
+                         "device_name",
+                         "instruction_set",
+                         "versions",
+                         "history"}) {
     EXPECT_TRUE(written.contains(key)) << key;
   }
   EXPECT_EQ(written["status"], "converged");
@@ -174,7 +194,7 @@ TEST_F(SolveProgram, ThePlanIsWrittenAndGoesWithTheNextRun) {
 
 TEST_F(SolveProgram, MethodsThatCannotBeHadAreRefused) {
   for (auto const& [options, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{"--method", "simplex"}, "method: is 'simplex'; must be auto, sinkhorn, newton or splr"},
+           {{"--method", "simplex"}, "method: is 'simplex'; must be auto, sinkhorn, newton, splr or multiscale"},
            {{"--criterion", "linf"}, "criterion: is 'linf'; must be l1, gradient or gap"},
            {{"--method", "splr", "--penalty-a", "2"}, "penalty_a: is 2; must be inf with method splr"},
            {{"--method", "splr", "--precision", "float32"}, "precision: is float32; must be auto or float64"},

@@ -29,6 +29,7 @@ class Mixing : public BackendTest {
 };
 class MixingFloat64 : public Mixing {};
 MONGE_FOR_EACH_TARGET(Mixing);
+MONGE_FOR_EACH_ORDERED(Mixing);
 MONGE_FOR_EACH_DEVICE(MixingFloat64);
 
 // With one difference of residuals d and the last residual r its weight is <d, r> / ((1 + 1e-6) <d, d>).

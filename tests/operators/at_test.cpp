@@ -9,6 +9,7 @@ namespace {
 
 class At : public OperatorTest {};
 MONGE_FOR_EACH_OF(At, all_targets() + with_point_costs({Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}));
+MONGE_FOR_EACH_ORDERED(At);
 
 TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
   for (Recipe const& recipe : recipes()) {

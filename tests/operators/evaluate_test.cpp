@@ -10,6 +10,7 @@ namespace {
 
 class Evaluate : public OperatorTest {};
 MONGE_FOR_EACH_COST_TARGET(Evaluate);
+MONGE_FOR_EACH_ORDERED(Evaluate);
 
 class EvaluateProducts : public OperatorTest {};
 MONGE_FOR_EACH_OF(EvaluateProducts, with_point_costs({Costs::labels, Costs::cosine, Costs::dot}));
@@ -20,6 +21,7 @@ MONGE_FOR_EACH_OF(EvaluateBounds, with_point_costs({Costs::points, Costs::labels
 
 class EvaluatePoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(EvaluatePoints);
+MONGE_FOR_EACH_ORDERED(EvaluatePoints);
 
 TEST_P(Evaluate, values_equal_the_oracle) {
   for (Recipe const& recipe : recipes()) {

@@ -11,8 +11,10 @@ namespace {
 
 class PotentialsTest : public OperatorTest {};
 MONGE_FOR_EACH_TARGET(PotentialsTest);
+MONGE_FOR_EACH_ORDERED(PotentialsTest);
 class PotentialsOfPoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(PotentialsOfPoints);
+MONGE_FOR_EACH_ORDERED(PotentialsOfPoints);
 
 TEST_P(PotentialsTest, come_back_as_they_were_set) {
   for (Recipe const& recipe : covering_recipes()) {

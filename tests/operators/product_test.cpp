@@ -92,8 +92,10 @@ class Product : public OperatorTest {
   }
 };
 MONGE_FOR_EACH_COST_TARGET(Product);
+MONGE_FOR_EACH_ORDERED(Product);
 class ProductOfPoints : public Product {};
 MONGE_FOR_EACH_POINT_TARGET(ProductOfPoints);
+MONGE_FOR_EACH_ORDERED(ProductOfPoints);
 
 TEST_P(Product, of_values_equals_the_oracle) {
   for_each_case([&](Case const& test, PlanOperator& plan, std::int64_t p, std::int64_t) {

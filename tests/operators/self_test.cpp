@@ -42,7 +42,7 @@ class SelfOperator : public OperatorTest {
     Geometry const geometry = test.problem.geometry();
     Marginals const marginals{test.problem.a, test.problem.b};
     OperatorInput const input{
-        geometry, marginals, {.precision = precision(), .cache_bytes = cache_bytes}, nullptr, {made.cross.get(), side}};
+        geometry, marginals, {precision(), cache_bytes, {}, GetParam().truncation}, nullptr, {made.cross.get(), side}};
     made.self = std::move(backend_of(context()).entropic_operators({&input, 1})[0]);
     made.self->set_potentials(narrow(test.potentials.f), narrow(test.potentials.f));
     return made;
@@ -70,6 +70,7 @@ class SelfOperator : public OperatorTest {
 };
 MONGE_FOR_EACH_OF(SelfOperator,
                   (all_targets() + std::vector<Target>{{DeviceType::cuda, Precision::float32, Costs::points, true}}));
+MONGE_FOR_EACH_ORDERED(SelfOperator);
 
 TEST_P(SelfOperator, sweeps_once) {
   expect_sweeps(1);
@@ -199,6 +200,7 @@ TEST_P(SelfOperator, has_twins_that_are_self_too) {
 
 using OperatorTwin = OperatorTest;
 MONGE_FOR_EACH_COST_TARGET(OperatorTwin);
+MONGE_FOR_EACH_ORDERED(OperatorTwin);
 
 TEST_P(OperatorTwin, is_the_operator_that_packs_for_itself) {
   for (std::int64_t const d : {3, 40}) {
@@ -212,7 +214,8 @@ TEST_P(OperatorTwin, is_the_operator_that_packs_for_itself) {
       first->sweep({test.eps}, 3);
       for (Precision const other : {Precision::float32, Precision::float64}) {
         auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
-        auto const alone = backend.entropic_operator(problem.geometry(), marginals, {other, 0});
+        auto const alone =
+            backend.entropic_operator(problem.geometry(), marginals, {other, 0, {}, GetParam().truncation});
         if (std::isfinite(alone->cost_size().mean)) {
           EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
         }

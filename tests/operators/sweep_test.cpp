@@ -49,9 +49,11 @@ class SweepTest : public OperatorTest {
   std::int64_t plain_steps_ = 0;
 };
 MONGE_FOR_EACH_TARGET(SweepTest);
+MONGE_FOR_EACH_ORDERED(SweepTest);
 
 class PlainSweeps : public SweepTest {};
 MONGE_FOR_EACH_COST_TARGET(PlainSweeps);
+MONGE_FOR_EACH_ORDERED(PlainSweeps);
 
 // The other tests of operators use the same recipes.
 TEST(CoveringRecipes, keep_several_threads_busy) {

@@ -6,8 +6,10 @@ namespace {
 
 class Transform : public OperatorTest {};
 MONGE_FOR_EACH_COST_TARGET(Transform);
+MONGE_FOR_EACH_ORDERED(Transform);
 class TransformOfPoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(TransformOfPoints);
+MONGE_FOR_EACH_ORDERED(TransformOfPoints);
 
 std::vector<double> transform(PlanOperator& plan, Side side) {
   std::vector<double> result(plan.size(side));

@@ -51,6 +51,14 @@ std::vector<Target> all_devices() {
   return {{DeviceType::cpu, Precision::float64}, {DeviceType::cuda, Precision::float64}};
 }
 
+std::vector<Target> ordered_targets() {
+  Target target{.device = DeviceType::cpu, .precision = Precision::float32};
+  target.truncation = 1e-290;
+  std::vector<Target> targets(2, target);
+  targets[1].precision = Precision::float64;
+  return targets;
+}
+
 std::vector<Target> portable_targets() {
   return {{DeviceType::cuda, Precision::float32, Costs::points, true},
           {DeviceType::cuda, Precision::tf32, Costs::points, true},

@@ -24,6 +24,7 @@ struct Target {
   Precision precision;
   Costs costs = Costs::points;
   bool portable = false;  // The kernels that all CUDA devices can run.
+  double truncation = 0;  // OperatorOptions::truncation.
 };
 void PrintTo(Target const& target, std::ostream* out);
 std::vector<Target> all_targets();
@@ -33,6 +34,8 @@ std::vector<Target> short_precisions();
 std::vector<Target> all_devices();
 /// The portable kernels, with points and with a matrix.
 std::vector<Target> portable_targets();
+/// Operators of the CPU that keep points in the order of a tree, and leave out what no tolerance of a test sees.
+std::vector<Target> ordered_targets();
 /// Each of these, with squared distances of points and with matrices. Products, and so tf32, are of points alone.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
 /// Float32 and float64 of each device, with each of these costs of points.
@@ -67,7 +70,7 @@ class BackendTest : public testing::TestWithParam<Target> {
   std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9,
                                                   Penalties const& penalties = {}) const {
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
-                                                   {precision(), cache_bytes, penalties});
+                                                   {precision(), cache_bytes, penalties, GetParam().truncation});
   }
 
  private:
@@ -86,6 +89,10 @@ class BackendTest : public testing::TestWithParam<Target> {
                                ::monge::oracle::with_point_costs(                                                 \
                                    {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}) + \
                                ::monge::oracle::portable_targets())
+/// Beside the other targets.
+#define MONGE_FOR_EACH_ORDERED(Suite)                                                             \
+  INSTANTIATE_TEST_SUITE_P(ordered, Suite, testing::ValuesIn(::monge::oracle::ordered_targets()), \
+                           ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_POINT_TARGET(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_targets())
 #define MONGE_FOR_EACH_SHORT_PRECISION(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::short_precisions())
 #define MONGE_FOR_EACH_DEVICE(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_devices())

@@ -25,6 +25,7 @@ class PlanDerivativesTest : public BackendTest {
   }
 };
 MONGE_FOR_EACH_OF(PlanDerivativesTest, all_targets());
+MONGE_FOR_EACH_ORDERED(PlanDerivativesTest);
 
 /// The oracle's and the library's plan at the same potentials.
 struct Pair {
@@ -450,6 +451,7 @@ class HessianTest : public PlanDerivativesTest {
   }
 };
 MONGE_FOR_EACH_OF(HessianTest, all_targets());
+MONGE_FOR_EACH_ORDERED(HessianTest);
 
 TEST_P(HessianTest, products_equal_the_oracle) {
   for_each_pair(*this, [&](Problem const& given, double, Pair& pair) {

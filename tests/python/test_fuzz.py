@@ -138,7 +138,7 @@ REG = st.sampled_from([None, "auto", 0.05, 0.5, np.float32(0.5), 2, 0, -1, np.na
 OPTIONS = {
     "unbalanced": st.sampled_from([0.5, 2.0, np.inf, (1.0, 0.3), (np.inf, 1.0), -1, "x"]),
     "unbalanced_type": st.sampled_from(["KL", "TV", "kl", "l2", 3]),
-    "method": st.sampled_from(["auto", "sinkhorn", "newton", "splr", "sinkhorn_log", "gaussian", "nonsense", 7]),
+    "method": st.sampled_from(["auto", "sinkhorn", "newton", "splr", "multiscale", "sinkhorn_log", "gaussian", "nonsense", 7]),
     "reg_type": st.sampled_from(["KL", "entropy", "L2", "kl", "nonsense"]),
     "max_iter": st.sampled_from([1, 30, 5000, 0, 1.5]),
     "tol": st.sampled_from([1e-3, 1e-8, 0, -1, "x"]),

@@ -417,7 +417,7 @@ WRONG = [
         fit,
         {"method": "lp"},
         ValueError,
-        "method: is 'lp'; must be auto, sinkhorn, newton, splr, group_lasso, quadratic",
+        "method: is 'lp'; must be auto, sinkhorn, newton, splr, multiscale, group_lasso, quadratic",
     ),
     (lambda y: fit().transform_labels(y), {"y": [0, 1]}, ValueError, "y: has shape (2,); must be (4,)"),
     (lambda y: fit().transform_labels(y), {"y": X}, ValueError, "y: has shape (4, 2); must be (4,)"),

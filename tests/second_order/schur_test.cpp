@@ -15,6 +15,7 @@ namespace {
 
 class SchurTest : public BackendTest {};
 MONGE_FOR_EACH_OF(SchurTest, with_all_costs(all_devices()));
+INSTANTIATE_TEST_SUITE_P(ordered, SchurTest, testing::Values(ordered_targets().back()), target_name);  // In float64.
 
 constexpr double kTolerance = 1e-12;
 

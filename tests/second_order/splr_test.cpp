@@ -62,6 +62,7 @@ class Splr : public OperatorTest {
   }
 };
 MONGE_FOR_EACH_OF(Splr, with_all_costs(all_devices()));
+INSTANTIATE_TEST_SUITE_P(ordered, Splr, testing::Values(ordered_targets().back()), target_name);  // In float64.
 
 /// Those of costs of points, where the costs of the target change nothing.
 class SplrOnPoints : public Splr {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numbers>
 #include <numeric>
@@ -23,17 +24,23 @@ constexpr double kLoosestBound = 32;
 template <class T>
 EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
                                       std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
-                                      Workers const& workers, double cache_bytes)
+                                      Workers const& workers, double cache_bytes,
+                                      std::shared_ptr<Ordering const> ordering)
     : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns), is_self),
       data_{costs,
             {std::move(a), std::move(b)},
-            {HostVector(costs->size(Side::rows)), HostVector(is_self ? 0 : costs->size(Side::columns))},
+            {HostVector(Side::rows, costs->size(Side::rows)),
+             HostVector(Side::columns, is_self ? 0 : costs->size(Side::columns))},
             penalties,
-            is_self},
-      vectors_(size(Side::rows), size(Side::columns)),
+            is_self,
+            std::move(ordering)},
+      vectors_(size(Side::rows), size(Side::columns), orders_of(data_.ordering)),
       workers_(workers),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, {workers, size(Side::rows), size(Side::columns)}, cache_bytes, is_self),
+      stripes_(*costs, Side::rows, {workers, size(Side::rows), size(Side::columns)}, cache_bytes,
+               data_.ordering ? PassOver::listed
+               : is_self      ? PassOver::all_or_upper
+                              : PassOver::all),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.team()),
       log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
@@ -48,6 +55,7 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
 
 template <class T>
 void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
+  PointOrders const& orders = vectors_.orders();
   for (Side const side : kSides) {
     VectorView const view = side == Side::rows ? f : g;
     std::span<double const> const shift = data_.costs->shift(side);
@@ -57,10 +65,12 @@ void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
       potential[i] = (is_self() && side == Side::columns ? potential[i] : 0) - share * shift[i];
     if (view.empty()) continue;
     with_data(view, [&](auto const* data) {
-      for (std::int64_t i = 0; i < view.size(); ++i) potential[to_size(i)] += share * data[i * view.stride()];
+      for (std::int64_t place = 0; place < view.size(); ++place)
+        potential[to_size(place)] += share * data[orders.point(side, place) * view.stride()];
     });
   }
   last_.eps = 0;
+  tiles_eps_ = 0;  // The result is that of a new operator.
 }
 
 template <class T>
@@ -75,13 +85,64 @@ void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView 
     HostVector const potential =
         last_.eps > 0 ? completed_potential(data_, side, last_.eps, workers_) : data_.potential(side);
     std::span<double const> const shift = data_.costs->shift(side);
-    write_vector(side == Side::rows ? f : g, [&](std::int64_t i) { return potential[i] + shift[to_size(i)]; });
+    write_vector(side == Side::rows ? f : g, [&](std::int64_t i) {
+      std::int64_t const place = vectors_.orders().place(side, i);
+      return potential[place] + shift[to_size(place)];
+    });
   }
 }
 
 template <class T>
 void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
-  for (int k = 0; k < count; ++k) one_sweep(sweep);
+  if (data_.ordering && count > 0 && !tiles_serve(sweep)) take_tiles(sweep);
+  for (int k = 0; k < count; ++k) {
+    // The tiles are those of f after the sweep and of g before it.
+    bool const is_first = has_new_tiles_;
+    if (is_first) of_tiles_[1] = data_.potential(Side::columns).values();
+    one_sweep(sweep);
+    if (is_first) of_tiles_[0] = data_.potential(Side::rows).values();
+  }
+  sweeps_of_tiles_ += count;
+}
+
+/// Whether the tiles of earlier sweeps are still right. A pair is left out where it matters neither to its row nor to
+/// its column. If one potential of a pair moves, the other one's test still holds, so what counts is the mean movement
+/// of the mass, exp(|f_now - f_then| / eps) - 1. A few points that move far may lack more than the share, for a few
+/// sweeps; certificates have tiles of their own.
+template <class T>
+bool EntropicOperator<T>::tiles_serve(Sweep const& sweep) const {
+  constexpr double kMovement = 0.5, kMostOfPoint = 10;
+  constexpr int kSweeps = 10;
+  if (tiles_eps_ != sweep.eps || sweeps_of_tiles_ >= kSweeps) return false;
+  for (Side const side : kSides) {
+    SideWeights const& weights = *data_.weights[static_cast<int>(side)];
+    std::vector<double> const& now = data_.potential(side).values();
+    std::vector<double> const& then = of_tiles_[static_cast<int>(side)];
+    double movement = 0;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      if (weights.value[i] > 0)
+        movement += weights.value[i] * std::min(std::expm1(std::abs(now[i] - then[i]) / sweep.eps), kMostOfPoint);
+    }
+    if (!(movement <= kMovement * weights.total)) return false;
+  }
+  return true;
+}
+
+/// Finds the tiles that the next sweeps are over.
+template <class T>
+void EntropicOperator<T>::take_tiles(Sweep const& sweep) {
+  UpdateRule const rule = this->rule(Side::rows, sweep);
+  std::vector<double> const& weight = data_.weight(Side::rows);
+  std::span<double const> const shift = data_.costs->shift(Side::rows);
+  tiles_ = sweep_tiles(data_, sweep.eps, workers_, [&](std::int64_t i, double old, double plus) {
+    if (sweep.symmetric || weight[to_size(i)] == 0) return old;
+    return rule.next(old, plus, shift[to_size(i)]);
+  });
+  if (is_self()) upper_ = upper_panels<T>(tiles_.panels[0]);
+  stripes_.use(is_self() ? upper_ : tiles_.panels[0]);
+  has_new_tiles_ = true;
+  tiles_eps_ = sweep.eps;
+  sweeps_of_tiles_ = 0;
 }
 
 /// An upper bound of the logits of each row: in the last sweep none exceeded the log-sum-exp of its row, and since then
@@ -89,7 +150,7 @@ void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
 /// too loose, or if the logits are too large; the pass then finds the maxima itself.
 template <class T>
 double const* EntropicOperator<T>::bound_rows(double eps) {
-  if (last_.eps != eps) return nullptr;
+  if (last_.eps != eps || has_new_tiles_) return nullptr;
   std::vector<double> const& weight = data_.weight(Side::columns);
   double rise = -std::numeric_limits<double>::infinity(), fall = -rise, largest = logits_.largest;
   for (std::size_t j = 0; j < weight.size(); ++j) {
@@ -160,7 +221,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                       std::size_t const thread = to_size(stripes_.team().first + thread_index);
                       double* const sums = column_sums_.of(thread_index);
                       StripeArgs<T> args = work.args;
-                      if (is_self()) args.first_column += stripes_.group();
+                      if (is_self()) args.first_column = stripes_.after_group(args);
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = to_size(first + r);
@@ -205,6 +266,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   errors_ = {rows.absolute, columns.absolute, std::sqrt(rows.square + columns.square)};
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;
+  has_new_tiles_ = false;
 }
 
 /// g+ = g - eps log(c_j / b_j) from the column sums, c_j = mass beta_j column_sums_j. Returns the errors of the old g.
@@ -241,12 +303,27 @@ ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector con
 
 template <class T>
 Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
+  std::vector<double> left_out[2];
+  if (data_.ordering) {
+    tiles_ = plan_tiles(data_, eps, workers_);
+    tiles_eps_ = 0;
+    stripes_.use(tiles_.panels[0]);
+    for (Side const side : kSides) {
+      std::vector<double>& of_side = left_out[static_cast<int>(side)];
+      std::ranges::transform(tiles_.left_out[static_cast<int>(side)], data_.weight(side), std::back_inserter(of_side),
+                             [](double part, double weight) { return weight > 0 ? weight * part : 0; });
+    }
+  }
   PlanSums const sums = plan_sums(data_, eps, stripes_, logits_, column_sums_);
   if (row_marginal != nullptr) on_host(*row_marginal).values() = sums.row;
   if (column_marginal != nullptr) on_host(*column_marginal).values() = sums.column;
   auto const values = [&](Side side, std::vector<double> const& marginal) {
-    return SideValues{data_.weight(side), marginal, data_.potential(side).values(), data_.costs->shift(side),
-                      data_.penalties.of(side)};
+    return SideValues{data_.weight(side),
+                      marginal,
+                      data_.potential(side).values(),
+                      data_.costs->shift(side),
+                      data_.penalties.of(side),
+                      left_out[static_cast<int>(side)]};
   };
   return evaluate_plan(eps, values(Side::rows, sums.row), values(Side::columns, sums.column), sums.centred_cost);
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "cpu/pass/plan_tiles.hpp"
 #include "cpu/pass/stripes.hpp"
 #include "entropic/update_rule.hpp"
 #include "seam/backend.hpp"
@@ -13,7 +14,7 @@ class EntropicOperator final : public monge::EntropicOperator {
  public:
   EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
                    std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
-                   Workers const& workers, double cache_bytes);
+                   Workers const& workers, double cache_bytes, std::shared_ptr<Ordering const> ordering = nullptr);
 
   PlanData<T> const& data() const { return data_; }
 
@@ -42,6 +43,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   void one_sweep(Sweep const& sweep);
   void translate();
   UpdateRule rule(Side side, Sweep const& sweep) const;
+  bool tiles_serve(Sweep const& sweep) const;
+  void take_tiles(Sweep const& sweep);
   double const* bound_rows(double eps);
   ErrorSums update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
                            double smallest_trusted);
@@ -56,6 +59,12 @@ class EntropicOperator final : public monge::EntropicOperator {
   double log_mass_ratio_;  // log_mass_ratio() of the weights.
   LastSweep last_;
   SweepErrors errors_;
+  PlanTiles tiles_;             // Of the present passes of an ordered problem,
+  TileList upper_;              // and the upper triangle of them for a self problem.
+  bool has_new_tiles_ = false;  // Whether the next sweep is the first over these tiles.
+  double tiles_eps_ = 0;        // Of sweeps over tiles_; 0: the tiles are of other passes.
+  int sweeps_of_tiles_ = 0;
+  std::vector<double> of_tiles_[2];  // The potentials for which the tiles were found.
   /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;
   std::vector<double> g_plus_, bounds_;

@@ -18,6 +18,8 @@ struct SideWeights {
   double total;
 };
 
+struct Ordering;  // cpu/pass/plan_tiles.hpp
+
 /// An operator and its plans share costs and weights; each has its own potentials.
 template <class T>
 struct PlanData {
@@ -26,6 +28,7 @@ struct PlanData {
   HostVector potentials[2];  // f' and g', for the cost C'; a self problem uses the first for both sides.
   Penalties penalties;
   bool is_self = false;
+  std::shared_ptr<Ordering const> ordering;  // Null where points have the caller's order and passes take all pairs.
 
   std::vector<double> const& weight(Side side) const { return weights[static_cast<int>(side)]->value; }
   HostVector const& potential(Side side) const { return potentials[is_self ? 0 : static_cast<int>(side)]; }
@@ -36,6 +39,7 @@ struct PlanData {
     PlanData result = *this;
     result.is_self = false;
     result.potential(Side::columns) = potential(Side::columns);
+    result.potential(Side::columns).set_side(Side::columns);
     return result;
   }
 };

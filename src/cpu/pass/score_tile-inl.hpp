@@ -37,7 +37,7 @@ inline constexpr int kAccumulators = 8;
 template <class T>
 inline constexpr int kTileRows = kAccumulators / kVectors<T> < 1 ? 1 : kAccumulators / kVectors<T>;
 
-// The index, in the stripe and in the kept scores, of row r of the panel that begins at column j.
+// The index, in the stripe and in the kept scores, of row r of the panel that begins at column j of the stripe.
 template <class T>
 HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
   return j * args.row_count + r * kPanel<T>;
@@ -70,14 +70,14 @@ HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
 template <class T, int kRows, int kVecs>
 using TileVectors = hn::Vec<Tag<T>>[kRows][kVecs];
 
-// acc = combine(acc, x_rk, y_jk, r, v) for each coordinate k in order.
+// acc = combine(acc, x_rk, y_ck, r, v) for each coordinate k in order and the panel of columns that begins at c.
 template <class T, int kRows, int kVecs, class Combine>
-HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t c, std::int64_t r0,
                                   TileVectors<T, kRows, kVecs>& acc, Combine const& combine) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   const std::int64_t dimension = args.source.columns->dimension;
-  T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
+  T const* HWY_RESTRICT panel = args.source.columns->panel(c / kPanel<T>);
   T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
   for (std::int64_t k = 0; k < dimension; ++k) {
     PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
@@ -142,23 +142,23 @@ HWY_INLINE V SquareRoot(D d, V s) {
 // largest: no power overflows, and powers that underflow do not count. The logarithm of a ratio t has a relative error
 // of 2 units, so t^p has an error of at most 2 p |ln t| t^p <= 2 / e units, and the sum is at least 1.
 template <class T, int kRows, int kVecs>
-HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t c, std::int64_t r0,
                               TileVectors<T, kRows, kVecs>& acc) {
   using V = hn::Vec<Tag<T>>;
   Tag<T> const d;
   double const p = args.source.p;
   if (p == 1) {
-    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc,
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc,
                                        [](V sum, V x, V y, int, int) { return hn::Add(sum, hn::Abs(hn::Sub(x, y))); });
     return;
   }
   if (p == 2) {
-    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc, AddSquare<T>());
     ForEachScore<T, kRows, kVecs>(acc, [&](V sum, int, int) { return SquareRoot(d, sum); });
     return;
   }
   ForEachCoordinate<T, kRows, kVecs>(
-      args, j, r0, acc, [](V largest, V x, V y, int, int) { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); });
+      args, c, r0, acc, [](V largest, V x, V y, int, int) { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); });
   if (std::isinf(p)) return;
   constexpr double kLargestPower = 1e30;  // For larger p, too, the power of every ratio below 1 is 0.
   auto const least = hn::Set(d, std::numeric_limits<T>::min()), one = hn::Set(d, T(1));
@@ -170,7 +170,7 @@ HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::in
     inverse[r][v] = hn::IfThenElseZero(hn::Ge(value, least), hn::Div(one, hn::Max(value, least)));
     return hn::Zero(d);
   });
-  ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, [&](V sum, V x, V y, int r, int v) {
+  ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc, [&](V sum, V x, V y, int r, int v) {
     auto const ratio = hn::Mul(hn::Abs(hn::Sub(x, y)), inverse[r][v]);
     return hn::Add(sum, hn::Exp(d, hn::Mul(power, hn::Log2(d, hn::Min(hn::Max(ratio, least), one)))));
   });
@@ -181,7 +181,7 @@ HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::in
 
 // Adds the term of the labels.
 template <class T, int kRows, int kVecs>
-HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t c, std::int64_t r0,
                           TileVectors<T, kRows, kVecs>& acc) {
   Tag<T> const d;
   hn::RebindToSigned<Tag<T>> const di;
@@ -189,7 +189,7 @@ HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t j, std::int64_
   LabelTable<T> const& labels = args.source.labels;
   hn::Vec<decltype(di)> columns[kVecs];
   HWY_UNROLL(32)
-  for (int v = 0; v < kVecs; ++v) columns[v] = hn::LoadU(di, labels.columns + j + v * kLanes);
+  for (int v = 0; v < kVecs; ++v) columns[v] = hn::LoadU(di, labels.columns + c + v * kLanes);
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
     T const* const row = labels.row(args.first_row + r0 + r);
@@ -199,7 +199,7 @@ HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t j, std::int64_
 }
 
 template <class T, ScoreForm kForm, int kRows, int kVecs>
-HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t c, std::int64_t r0,
                            TileVectors<T, kRows, kVecs>& acc) {
   using V = hn::Vec<Tag<T>>;
   Tag<T> const d;
@@ -215,27 +215,29 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
     if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(made, kAheadInScores);
   }
   if constexpr (kForm == ScoreForm::products) {
-    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc,
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc,
                                        [](V sum, V x, V y, int, int) { return hn::MulAdd(x, y, sum); });
   }
   if constexpr (kForm == ScoreForm::differences) {
-    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc, AddSquare<T>());
   }
-  if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, j, r0, acc);
+  if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, c, r0, acc);
   if constexpr (kForm == ScoreForm::products || kForm == ScoreForm::differences) {
-    if (args.source.labels.table != nullptr) AddLabels<T, kRows, kVecs>(args, j, r0, acc);
+    if (args.source.labels.table != nullptr) AddLabels<T, kRows, kVecs>(args, c, r0, acc);
   }
 }
 
-// Calls visit(j, r0, acc) with the scores of every register tile in columns [begin, end), panel by panel.
+// Calls visit(j, c, r0, acc) with the scores of every register tile in columns [begin, end) of the stripe, panel by
+// panel; c is column(j).
 template <class T, ScoreForm kForm, class Visit>
 HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
-    if constexpr (kForm == ScoreForm::stored) LoadPanel(args, j);
+    const std::int64_t c = args.column(j);
+    if constexpr (kForm == ScoreForm::stored) LoadPanel(args, c);
     for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
       hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
-      TileScores<T, kForm, kTileRows<T>, kVectors<T>>(args, j, r0, acc);
-      visit(j, r0, acc);
+      TileScores<T, kForm, kTileRows<T>, kVectors<T>>(args, j, c, r0, acc);
+      visit(j, c, r0, acc);
     }
   }
 }

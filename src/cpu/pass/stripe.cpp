@@ -101,7 +101,7 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   auto const multiplier = hn::Set(d, args.multiplier);
   [[maybe_unused]] auto const forbidden = hn::Set(d, kForbidden<T>);
   sums.Fill(args.row_count, kLeast<T>);
-  ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+  ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t c, std::int64_t r0, auto const& acc) {
     HWY_UNROLL(32)
     for (int r = 0; r < kTileRows<T>; ++r) {
       ShiftedExp2<T> const& exp2 = exps[r0 + r];
@@ -109,11 +109,11 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
       auto sum = sums.Get(r0 + r);
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
-        auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
+        auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + c + v * kLanes));
         auto e = exp2(d, t);
         if constexpr (kMayForbid<kForm>) e = hn::IfThenElseZero(hn::Ge(t, forbidden), e);
         if constexpr (kStore) hn::Store(e, d, out + v * kLanes);
-        sum = hn::MulAdd(e, hn::Load(d, args.beta + j + v * kLanes), sum);
+        sum = hn::MulAdd(e, hn::Load(d, args.beta + c + v * kLanes), sum);
       }
       sums.Put(r0 + r, sum);
     }
@@ -128,7 +128,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
   auto const multiplier = hn::Set(d, args.multiplier);
   bool const keep = kForm != ScoreForm::kept && args.scores != nullptr;
   largest.Fill(args.row_count, kNoWeight<T>);
-  ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+  ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t c, std::int64_t r0, auto const& acc) {
     HWY_UNROLL(32)
     for (int r = 0; r < kTileRows<T>; ++r) {
       const std::int64_t at = StripeIndex(args, j, r0 + r);
@@ -136,7 +136,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
         if (keep) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
-        auto t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
+        auto t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + c + v * kLanes));
         if constexpr (kMayForbid<kForm>) t = hn::Max(t, hn::Set(d, kForbidden<T>));
         hn::Store(kMoment ? acc[r][v] : t, d, args.stripe + at + v * kLanes);
         row_largest = hn::Max(row_largest, t);
@@ -157,6 +157,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
   sums.Fill(args.row_count, kLeast<T>);
   if constexpr (kMoment) moments.Fill(args.row_count, T(0));
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
+    const std::int64_t c = args.column(j);
     for (std::int64_t r = 0; r < args.row_count; ++r) {
       T* HWY_RESTRICT row = args.stripe + StripeIndex(args, j, r);
       // Very large logits (tiny eps, poor warm starts) cannot share a constant with the rounding: shift them to 0.
@@ -170,7 +171,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
         [[maybe_unused]] auto cost = t;
         if constexpr (kMoment) {
           cost = hn::Mul(t, multiplier);
-          t = hn::MulAdd(t, multiplier, hn::Load(d, args.h + j + v * kLanes));
+          t = hn::MulAdd(t, multiplier, hn::Load(d, args.h + c + v * kLanes));
           if constexpr (kMayForbid<kForm>) {
             cost = hn::Max(cost, hn::Set(d, kForbidden<T>));
             t = hn::Max(t, hn::Set(d, kForbidden<T>));
@@ -179,7 +180,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
         auto e = exp2(d, hn::Sub(t, far));
         if constexpr (kMayForbid<kForm>) e = hn::IfThenElseZero(hn::Gt(t, hn::Set(d, kForbidden<T>)), e);
         hn::Store(e, d, row + v * kLanes);
-        auto const beta = hn::Load(d, args.beta + j + v * kLanes);
+        auto const beta = hn::Load(d, args.beta + c + v * kLanes);
         sum = hn::MulAdd(e, beta, sum);  // As with bounds, to the last bit.
         if constexpr (kMoment) moments.Put(r, hn::MulAdd(hn::Mul(e, beta), cost, moments.Get(r)));
       }
@@ -297,8 +298,9 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
       HWY_ALIGN T buffer[kPanel<T>];
       HWY_UNROLL(32)
       for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
+      const std::int64_t c = args.column(j);
       for (std::int64_t lane = 0; lane < kPanel<T>; ++lane)
-        column_sums[j + lane] += unit * static_cast<double>(buffer[lane]);
+        column_sums[c + lane] += unit * static_cast<double>(buffer[lane]);
     }
   }
 }

@@ -16,6 +16,7 @@
 //           changes with h_j; for frozen potentials the sum is a bound. Scores then become exponentials in registers.
 //           Without bounds M_rb is found first, a block of kColumnBlock columns at a time, with the logits in L1.
 // Layout    The stripe holds panel after panel, kPanel columns of all its rows each, and is read and written in order.
+//           A list may leave panels out, which then take no place in the stripe.
 // Tiling    A register tile of scores is 8 rows x 128 bytes (AVX-512).
 // Cost      per pair: d FMAs (2 d operations with differences) + 13 operations (15 without bounds); 4 bytes written to
 //           and read from L2 (float). Each stripe reads the panels of y once: 4 d / rows bytes a pair.
@@ -46,8 +47,11 @@ inline constexpr T kNoWeight = sizeof(T) == 4 ? T(-1e30) : T(-1e300);
 template <class T>
 struct StripeArgs {
   ScoreSource<T> source;
-  std::int64_t column_count;
-  std::int64_t first_column = 0;  // A multiple of kPanel; columns before it are left out.
+  /// Null, or the panels of columns that the pass is over, ascending. The stripe holds these side by side: its column
+  /// j is the column column(j) of the other arrays.
+  std::int32_t const* panels = nullptr;
+  std::int64_t column_count;      // Columns of the stripe.
+  std::int64_t first_column = 0;  // A multiple of kPanel; columns of the stripe before it are left out.
   T const* h;
   T const* beta;
   T multiplier;
@@ -61,6 +65,9 @@ struct StripeArgs {
   bool logits;             // Without a bound only: if true, the stripe receives t and no sums are computed.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
   T* row_scratch;          // ScoreSource::scratch() values for each row, of the source or of the factors of E.
+
+  /// The column of the first one of a panel of the stripe.
+  std::int64_t column(std::int64_t j) const { return panels == nullptr ? j : panels[j / kPanel<T>] * kPanel<T>; }
 };
 
 /// For bounds below this, magic - bound is exact, so bound and rounding of the exponential share a constant.
@@ -89,7 +96,8 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 
-/// column_sums_j += unit sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows; products are in T.
+/// column_sums_c += unit sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows for c = column(j);
+/// products are in T.
 template <class T>
 void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                     double* column_sums);

@@ -43,13 +43,14 @@ void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, st
           for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Set(d, kOrigin<T>);
         }
         for (std::int64_t j = begin; j < end; ++j) {
-          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j / kPanel<T> * kPanel<T>, r0) + j % kPanel<T>;
+          const std::int64_t lane = j % kPanel<T>, c = args.column(j) + (args.panels == nullptr ? 0 : lane);
+          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j - lane, r0) + lane;
           HWY_UNROLL(32)
           for (int r = 0; r < kRows; ++r) {
             auto const weight = hn::Set(d, e[r * kPanel<T>]);
             HWY_UNROLL(32)
             for (int v = 0; v < kVecs; ++v)
-              acc[r][v] = hn::MulAdd(weight, hn::Load(d, values + j * width + p + v * kLanes), acc[r][v]);
+              acc[r][v] = hn::MulAdd(weight, hn::Load(d, values + c * width + p + v * kLanes), acc[r][v]);
           }
         }
         for (int r = 0; r < kRows; ++r) {
@@ -86,10 +87,11 @@ void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, 
           for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Set(d, kOrigin<T>);
         }
         for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
+          const std::int64_t c = args.column(j);
           T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0);
           HWY_UNROLL(32)
           for (int v = 0; v < kVecs; ++v) {
-            auto const value = hn::Load(d, values + j * width + p * kPanel<T> + v * kLanes);
+            auto const value = hn::Load(d, values + c * width + p * kPanel<T> + v * kLanes);
             HWY_UNROLL(32)
             for (int r = 0; r < kRows; ++r)
               acc[r][v] = hn::MulAdd(hn::Load(d, e + r * kPanel<T> + v * kLanes), value, acc[r][v]);
@@ -125,15 +127,16 @@ void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, 
   factors.source = {ScoreForm::products, &left, &right};
   UnpackRows(factors);
   const std::int64_t padded = padded_to_panel<T>(args.column_count);
-  ForEachTile<T, ScoreForm::products>(factors, 0, padded, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
-    HWY_UNROLL(32)
-    for (int r = 0; r < kTileRows<T>; ++r) {
-      T* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0 + r);
-      HWY_UNROLL(32)
-      for (int v = 0; v < kVectors<T>; ++v)
-        hn::Store(hn::Mul(acc[r][v], hn::Load(d, e + v * kLanes)), d, e + v * kLanes);
-    }
-  });
+  ForEachTile<T, ScoreForm::products>(
+      factors, 0, padded, [&](std::int64_t j, std::int64_t, std::int64_t r0, auto const& acc) {
+        HWY_UNROLL(32)
+        for (int r = 0; r < kTileRows<T>; ++r) {
+          T* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0 + r);
+          HWY_UNROLL(32)
+          for (int v = 0; v < kVectors<T>; ++v)
+            hn::Store(hn::Mul(acc[r][v], hn::Load(d, e + v * kLanes)), d, e + v * kLanes);
+        }
+      });
 }
 
 // HWY_EXPORT needs plain functions, not templates.

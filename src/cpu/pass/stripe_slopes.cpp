@@ -25,14 +25,14 @@ inline constexpr T kSmallestWeight = sizeof(T) == 4 ? T(0x1p-100) : T(0x1p-900);
 
 // sums_k,r += weight * slope(x_rk - y_jk, r, v) for each coordinate k and the columns of one tile.
 template <class T, class Slope>
-HWY_INLINE void AddSlopes(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+HWY_INLINE void AddSlopes(StripeArgs<T> const& args, std::int64_t c, std::int64_t r0,
                           TileVectors<T, kTileRows<T>, kVectors<T>> const& weight, T* HWY_RESTRICT sums,
                           Slope const& slope) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr int kRows = kTileRows<T>;
   const std::int64_t dimension = args.source.columns->dimension;
-  T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
+  T const* HWY_RESTRICT panel = args.source.columns->panel(c / kPanel<T>);
   T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
   for (std::int64_t k = 0; k < dimension; ++k) {
     hn::Vec<Tag<T>> y[kVectors<T>];
@@ -72,39 +72,40 @@ void AverageSlopes(StripeArgs<T> const& args, T const* HWY_RESTRICT values, T* H
     for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
       std::fill_n(sums, dimension * kRows * kLanes, T(0));
       for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
+        const std::int64_t c = args.column(j);
         V weight[kRows][kVecs], distance[kRows][kVecs];
         ForEachScore<T, kRows, kVecs>(distance, [&](V, int, int) { return zero; });
-        TileDistances<T, kRows, kVecs>(args, j, r0, distance);
+        TileDistances<T, kRows, kVecs>(args, c, r0, distance);
         ForEachScore<T, kRows, kVecs>(weight, [&](V, int r, int v) {
           auto const entry = hn::Load(d, args.stripe + StripeIndex(args, j, r0 + r) + v * kLanes);
-          auto const whole = hn::Mul(entry, hn::Load(d, values + j + v * kLanes));
+          auto const whole = hn::Mul(entry, hn::Load(d, values + c + v * kLanes));
           return hn::IfThenElseZero(hn::Ge(hn::Abs(whole), hn::Set(d, kSmallestWeight<T>)), whole);
         });
         auto const inverse = [&](V size) {
           return hn::IfThenElseZero(hn::Ge(size, least), hn::Div(one, hn::Max(size, least)));
         };
         if (p == 1) {
-          AddSlopes<T>(args, j, r0, weight, sums,
+          AddSlopes<T>(args, c, r0, weight, sums,
                        [&](V by, int, int) { return hn::IfThenElseZero(hn::Ne(by, zero), sign(by)); });
         } else if (p == 2) {
           ForEachScore<T, kRows, kVecs>(weight,
                                         [&](V whole, int r, int v) { return hn::Mul(whole, inverse(distance[r][v])); });
-          AddSlopes<T>(args, j, r0, weight, sums, [](V by, int, int) { return by; });
+          AddSlopes<T>(args, c, r0, weight, sums, [](V by, int, int) { return by; });
         } else if (std::isinf(p)) {
           V count[kRows][kVecs];
           ForEachScore<T, kRows, kVecs>(count, [&](V, int, int) { return zero; });
-          ForEachCoordinate<T, kRows, kVecs>(args, j, r0, count, [&](V sum, V x, V y, int r, int v) {
+          ForEachCoordinate<T, kRows, kVecs>(args, c, r0, count, [&](V sum, V x, V y, int r, int v) {
             return hn::Add(sum, hn::IfThenElseZero(hn::Ge(hn::Abs(hn::Sub(x, y)), distance[r][v]), one));
           });
           ForEachScore<T, kRows, kVecs>(weight, [&](V whole, int r, int v) {
             return hn::IfThenElseZero(hn::Gt(distance[r][v], zero), hn::Mul(whole, inverse(count[r][v])));
           });
-          AddSlopes<T>(args, j, r0, weight, sums, [&](V by, int r, int v) {
+          AddSlopes<T>(args, c, r0, weight, sums, [&](V by, int r, int v) {
             return hn::IfThenElseZero(hn::Ge(hn::Abs(by), distance[r][v]), sign(by));
           });
         } else {
           ForEachScore<T, kRows, kVecs>(distance, [&](V size, int, int) { return inverse(size); });
-          AddSlopes<T>(args, j, r0, weight, sums, [&](V by, int r, int v) {
+          AddSlopes<T>(args, c, r0, weight, sums, [&](V by, int r, int v) {
             auto const ratio = hn::Mul(hn::Abs(by), distance[r][v]);
             auto const size = hn::Exp(d, hn::Mul(power, hn::Log2(d, hn::Min(hn::Max(ratio, least), one))));
             return hn::IfThenElseZero(hn::Gt(ratio, zero), hn::CopySign(size, by));

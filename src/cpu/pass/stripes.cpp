@@ -50,28 +50,81 @@ std::int64_t stripe_height(ScoreSource<T> const& source, std::int64_t rows, std:
 }  // namespace
 
 template <class T>
-Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch)
-    : stripe(aligned_array<T>(rows * padded_to_panel<T>(columns))),
-      block_scale(to_size(rows * column_blocks<T>(columns))),
-      row_max(to_size(rows)),
-      row_sum(to_size(rows)),
-      row_moment(to_size(rows)) {
+Workspace<T>::Workspace(std::int64_t rows, std::int64_t scratch)
+    : row_max(to_size(rows)), row_sum(to_size(rows)), row_moment(to_size(rows)) {
   row_scratch.at_least(rows * scratch);
 }
 
 template <class T>
-Stripes<T>::Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, bool upper)
+void Workspace<T>::reserve(std::int64_t rows, std::int64_t columns) {
+  stripe.at_least(rows * padded_to_panel<T>(columns));
+  std::size_t const scales = to_size(rows * column_blocks<T>(columns));
+  if (scales > block_scale.size()) block_scale.resize(scales);
+}
+
+template <class T>
+TileList panels_of(TileList tiles, std::int64_t columns) {
+  constexpr std::int64_t kPanels = kTilePoints / kPanel<T>;
+  if constexpr (kPanels == 1) return tiles;
+  std::int64_t const panels = padded_to_panel<T>(columns) / kPanel<T>;
+  TileList result;
+  for (std::int64_t row = 0; row < tiles.tiles(); ++row) {
+    for (std::int32_t const tile : tiles.of(row)) {
+      for (std::int64_t panel = tile * kPanels; panel < std::min((tile + 1) * kPanels, panels); ++panel)
+        result.tile.push_back(static_cast<std::int32_t>(panel));
+    }
+    result.begin.push_back(static_cast<std::int64_t>(result.tile.size()));
+  }
+  return result;
+}
+
+template <class T>
+Stripes<T>::Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, PassOver over)
     : source_(costs.scores(rows)),
       rows_(costs.size(rows)),
       columns_(costs.size(opposite(rows))),
       team_(team),
-      upper_(upper),
-      kept_bytes_(bytes_to_keep(source_, rows_, columns_, cache_bytes)),
+      over_(over),
+      kept_bytes_(over == PassOver::listed ? 0 : bytes_to_keep(source_, rows_, columns_, cache_bytes)),
       height_(stripe_height(source_, rows_, columns_, team_.size, kept_bytes_ > 0)) {
-  if (upper_)
+  if (is_upper())
     height_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(height_)));  // Fills groups.
+  if (over_ == PassOver::listed) height_ = kTilePoints;
   workspaces_.reserve(to_size(team_.own));
-  for (int thread = 0; thread < team_.own; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
+  for (int thread = 0; thread < team_.own; ++thread) {
+    workspaces_.emplace_back(height_, source_.scratch());
+    if (over_ != PassOver::listed) workspaces_.back().reserve(height_, columns_);
+  }
+}
+
+template <class T>
+void Stripes<T>::use(TileList const& panels) {
+  panels_ = &panels;
+  std::int64_t const stripes = panels.tiles();
+  std::int64_t longest = 0;
+  for (std::int64_t stripe = 0; stripe < stripes; ++stripe) longest = std::max(longest, std::ssize(panels.of(stripe)));
+  for (Workspace<T>& work : workspaces_) work.reserve(height_, longest * kPanel<T>);
+  // A stripe takes some time even where its list is short.
+  constexpr std::int64_t kPanelsOfStripe = 4;
+  auto const work_before = [&](std::int64_t stripe) {
+    return panels.begin[to_size(stripe)] + stripe * kPanelsOfStripe;
+  };
+  edges_.assign(to_size(team_.size) + 1, stripes);
+  std::int64_t stripe = 0;
+  for (int thread = 0; thread < team_.size; ++thread) {
+    double const wanted = static_cast<double>(work_before(stripes)) * thread / team_.size;
+    while (stripe < stripes && static_cast<double>(work_before(stripe)) < wanted) ++stripe;
+    edges_[to_size(thread)] = stripe;
+  }
+}
+
+template <class T>
+std::int64_t Stripes<T>::after_group(StripeArgs<T> const& args) const {
+  if (args.panels == nullptr) return args.first_column + group();
+  std::int64_t const end = first_column(args.first_row) + group();
+  std::int64_t column = 0;
+  while (column < args.column_count && args.column(column) < end) column += kPanel<T>;
+  return column;
 }
 
 template <class T>
@@ -83,10 +136,14 @@ template <class T>
 void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first,
                               std::int64_t count, Workspace<T>& work) const {
   bool const makes_scores = keeps(options) && !scores_ready_;  // Kernels store scores only in passes without bounds.
+  bool const is_listed = panels_ != nullptr;
+  std::span<std::int32_t const> const panels =
+      is_listed ? panels_->of(first / height_) : std::span<std::int32_t const>();
   work.args = {
       .source = source_,
-      .column_count = columns_,
-      .first_column = options.upper ? first_column(first) : 0,
+      .panels = is_listed ? panels.data() : nullptr,
+      .column_count = is_listed ? std::ssize(panels) * kPanel<T> : columns_,
+      .first_column = options.upper && !is_listed ? first_column(first) : 0,
       .h = logits.h.get(),
       .beta = options.beta == nullptr ? logits.beta.get() : options.beta,
       .multiplier = logits.multiplier,
@@ -237,6 +294,7 @@ HostVector completed_potential(PlanData<T> const& data, Side side, double eps, W
 #define MONGE_INSTANTIATE(T)                                                                                          \
   template struct Workspace<T>;                                                                                       \
   template class Stripes<T>;                                                                                          \
+  template TileList panels_of<T>(TileList, std::int64_t);                                                             \
   template class ColumnSums<T>;                                                                                       \
   template PlanSums plan_sums(PlanData<T> const&, double, Stripes<T>&, Logits<T>&, ColumnSums<T>&);                   \
   template std::vector<double> softmin_at(PlanData<T> const&, Side, std::span<std::int64_t const>, HostVector const&, \

@@ -11,13 +11,16 @@
 #include "cpu/pass/plan_data.hpp"
 #include "cpu/pass/stripe.hpp"
 #include "cpu/runtime/threads.hpp"
+#include "geometry/tile_bounds.hpp"
 
 namespace monge::cpu {
 
 /// The memory of a thread, with the results of the present stripe.
 template <class T>
 struct Workspace {
-  Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch);
+  Workspace(std::int64_t rows, std::int64_t scratch);
+  /// Makes room for stripes of this size.
+  void reserve(std::int64_t rows, std::int64_t columns);
 
   /// The exponent, in base-2 logits, that exponentials, sum and moment of the row are relative to.
   double exponent(std::int64_t r) const { return row_max[to_size(r)] + offset; }
@@ -26,8 +29,7 @@ struct Workspace {
   /// Base-2 logarithm of the row's sum over all columns, b_j included.
   double lse(std::int64_t r) const { return exponent(r) + std::log2(row_sum[to_size(r)]); }
 
-  AlignedArray<T> stripe;
-  Buffer<T> row_scratch;
+  Buffer<T> stripe, row_scratch;
   std::vector<double> block_scale, row_max, row_sum, row_moment;
   double offset = 0;  // Offset of the logits; not part of row_max.
   StripeArgs<T> args{};
@@ -67,14 +69,25 @@ PassItems of_threads(std::vector<V>& items) {
   return {PassItems::Of::threads, reinterpret_cast<std::byte*>(items.data()), sizeof(V), sizeof(V)};
 }
 
+/// The same lists with panels of columns in the place of tiles of columns.
+template <class T>
+TileList panels_of(TileList tiles, std::int64_t columns);
+
+/// What the passes of stripes are over.
+enum class PassOver { all, all_or_upper, listed };
+
 /// The stripes whose rows are the points of one side.
 template <class T>
 class Stripes {
  public:
   /// `costs` must outlive this object. If the scores fit in `cache_bytes` and reading them is cheaper, the first pass
-  /// with PassOptions::keep, which then ignores bounds, stores them. With `upper`, passes may be over the upper
-  /// triangle, and scores are kept for these passes only.
-  Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, bool upper = false);
+  /// with PassOptions::keep, which then ignores bounds, stores them. With `all_or_upper`, passes may be over the
+  /// upper triangle, and scores are kept for these passes only. With `listed`, passes are over the panels that use()
+  /// has given, and no scores are kept.
+  Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, PassOver over = PassOver::all);
+
+  /// The panels of the columns for each tile of rows, which must outlive the passes. The threads share them equally.
+  void use(TileList const& panels);
 
   /// Bytes of kept scores, stored or not yet.
   double kept_bytes() const { return kept_bytes_; }
@@ -84,6 +97,8 @@ class Stripes {
   /// meets each pair of groups once; the column sums give a row its sums over earlier groups.
   std::int64_t first_column(std::int64_t row) const { return row / group() * group(); }
   std::int64_t group() const { return std::max(height_, kPanel<T>); }
+  /// The first column of a stripe behind the group of its own rows, in a pass over the upper triangle.
+  std::int64_t after_group(StripeArgs<T> const& args) const;
   /// Makes room in the workspaces for rows of points of another dimension, for multiply_by_products().
   void reserve_scratch(std::int64_t dimension);
 
@@ -116,6 +131,7 @@ class Stripes {
  private:
   /// The first row of a thread of the team, and the number of rows for the index after the last thread.
   std::int64_t first_row(int thread, bool upper) const {
+    if (panels_ != nullptr) return std::min(edges_[to_size(thread)] * height_, rows_);
     std::int64_t const stripes = (rows_ + height_ - 1) / height_;
     std::int64_t edge = stripes * thread / team_.size;
     if (upper) {
@@ -125,14 +141,19 @@ class Stripes {
     }
     return std::min(edge * height_, rows_);
   }
-  bool keeps(PassOptions<T> const& options) const { return kept_bytes_ > 0 && options.keep && options.upper == upper_; }
+  bool keeps(PassOptions<T> const& options) const {
+    return kept_bytes_ > 0 && options.keep && options.upper == is_upper();
+  }
+  bool is_upper() const { return over_ == PassOver::all_or_upper; }
   void exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first, std::int64_t count,
                     Workspace<T>& work) const;
 
   ScoreSource<T> source_;
   std::int64_t rows_, columns_;
   Team team_;
-  bool upper_;
+  PassOver over_;
+  TileList const* panels_ = nullptr;  // Null unless passes are over listed panels.
+  std::vector<std::int64_t> edges_;   // The first stripe of each thread, for equal work, and the number of stripes.
   double kept_bytes_;
   std::int64_t height_;
   std::vector<Workspace<T>> workspaces_;

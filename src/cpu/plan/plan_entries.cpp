@@ -53,11 +53,49 @@ struct Ranked {
 };
 
 /// The first k of a row, in order; NaN counts as minus infinity. The k-th largest of the group maxima is a lower bound
-/// of the first k, so only columns that reach it are sorted, few more than k.
+/// of the first k, so only columns that reach it are sorted, few more than k. Points that the row does not list rank
+/// behind its entries, by index.
 template <class T>
 class RowRanking {
  public:
-  std::span<Ranked<T> const> operator()(std::span<T const> row, std::size_t k) {
+  /// point(k) is the point of the k-th of the row, or k itself where `is_whole`.
+  template <class Point>
+  std::span<Ranked<T> const> operator()(std::span<T const> row, bool is_whole, Point const& point, std::size_t k) {
+    if (is_whole || row.size() > k) {
+      std::span<Ranked<T> const> const found = of_listed(row, point, std::min(k, row.size()));
+      if (is_whole || found.back().logarithm > -std::numeric_limits<T>::infinity()) return found;
+    } else {
+      of_listed(row, point, row.size());
+    }
+    // The entries of the row are fewer than k: the smallest of the other points follow.
+    auto const has_entry = [](Ranked<T> const& ranked) {
+      return ranked.logarithm > -std::numeric_limits<T>::infinity();
+    };
+    found_.erase(std::find_if_not(found_.begin(), found_.end(), has_entry), found_.end());
+    std::vector<std::int64_t> taken;
+    for (Ranked<T> const& ranked : found_) taken.push_back(ranked.j);
+    std::sort(taken.begin(), taken.end());
+    auto next = taken.begin();
+    for (std::int64_t j = 0; found_.size() < k; ++j) {
+      if (next != taken.end() && *next == j) {
+        ++next;
+      } else {
+        found_.push_back({-std::numeric_limits<T>::infinity(), j});
+      }
+    }
+    return found_;
+  }
+  /// The first k of a row without entries.
+  std::span<Ranked<T> const> none(std::size_t k) {
+    found_.clear();
+    for (std::size_t j = 0; j < k; ++j)
+      found_.push_back({-std::numeric_limits<T>::infinity(), static_cast<std::int64_t>(j)});
+    return found_;
+  }
+
+ private:
+  template <class Point>
+  std::span<Ranked<T> const> of_listed(std::span<T const> row, Point const& point, std::size_t k) {
     largest_.clear();
     for_each_group(row, [&](std::size_t, std::span<T const> group) { largest_.push_back(largest_of(group)); });
     T least = -std::numeric_limits<T>::infinity();
@@ -71,21 +109,13 @@ class RowRanking {
       if (largest_[first / kGroup] < least) return;
       for (std::size_t j = 0; j < group.size(); ++j) {
         T const logarithm = std::isnan(group[j]) ? -std::numeric_limits<T>::infinity() : group[j];
-        if (logarithm >= least) found_.push_back({logarithm, static_cast<std::int64_t>(first + j)});
+        if (logarithm >= least) found_.push_back({logarithm, point(first + j)});
       }
     });
     std::partial_sort(found_.begin(), at(found_, k), found_.end());
     return std::span(found_).first(k);
   }
-  /// The first k of a row without entries.
-  std::span<Ranked<T> const> none(std::size_t k) {
-    found_.clear();
-    for (std::size_t j = 0; j < k; ++j)
-      found_.push_back({-std::numeric_limits<T>::infinity(), static_cast<std::int64_t>(j)});
-    return found_;
-  }
 
- private:
   template <class Vector>
   static auto at(Vector& vector, std::size_t index) {
     return vector.begin() + static_cast<std::ptrdiff_t>(index);
@@ -94,7 +124,8 @@ class RowRanking {
   std::vector<Ranked<T>> found_;
 };
 
-/// Calls visit(j, P_ij) for the entries of a row above the threshold. Exponentials are taken only near or above it.
+/// Calls visit(k, P_ij) for the k-th numbers of a row above the threshold. Exponentials are taken only near or above
+/// it.
 template <class T, class Visit>
 void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
   if (!(marginal > 0)) return;
@@ -142,13 +173,15 @@ void PlanOperator<T>::all(Side side, MutableMatrixView out) {
   HostVector const& total = on_host(marginal(side));
   // Entries of a column of little mass may be smaller than the smallest share.
   RowOf const what = has_tiny_points(opposite(side)) ? RowOf::logarithms : RowOf::shares;
-  for_each_row(side, what, [&](int, std::int64_t i, std::span<T const> row, double reference) {
+  for_each_row(side, what, [&](int, Row const& row) {
     with_data(out, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
-      Out* const to = data + i * out.row_stride();
-      for (std::size_t j = 0; j < row.size(); ++j) {
-        double const share = what == RowOf::shares ? row[j] : std::exp2(static_cast<double>(row[j]) - reference);
-        to[j] = static_cast<Out>(total[i] * share);
+      Out* const to = data + row.i * out.row_stride();
+      if (!row.points.empty()) std::fill_n(to, out.columns(), Out(0));
+      for (std::size_t k = 0; k < row.values.size(); ++k) {
+        double const value = row.values[k];
+        double const share = what == RowOf::shares ? value : std::exp2(value - row.reference);
+        to[row.j(k)] = static_cast<Out>(total[row.place] * share);
       }
     });
   }).share({of_rows(out)});
@@ -160,17 +193,19 @@ void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixVi
   std::vector<double> const& weight = data_.weight(side);
   std::vector<RowRanking<T>> rankings(to_size(workers_.threads));
   std::size_t const k = to_size(indices.columns);
-  for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
+  for_each_row(side, RowOf::logarithms, [&](int thread, Row const& row) {
     RowRanking<T>& ranking = rankings[to_size(thread)];
-    bool const has_entries = weight[to_size(i)] > 0 && !std::isnan(total[i]);
-    std::span<Ranked<T> const> const found = has_entries ? ranking(row, k) : ranking.none(k);
+    bool const has_entries = weight[to_size(row.place)] > 0 && !std::isnan(total[row.place]);
+    auto const point = [&](std::size_t at) { return row.j(at); };
+    std::span<Ranked<T> const> const found =
+        has_entries ? ranking(row.values, row.points.empty(), point, k) : ranking.none(k);
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {
         Ranked<T> const& entry = found[to_size(q)];
-        indices.data[i * indices.row_stride + q] = entry.j;
-        data[i * values.row_stride() + q] =
-            static_cast<Out>(total[i] * std::exp2(static_cast<double>(entry.logarithm) - reference));
+        indices.data[row.i * indices.row_stride + q] = entry.j;
+        data[row.i * values.row_stride() + q] =
+            static_cast<Out>(total[row.place] * std::exp2(static_cast<double>(entry.logarithm) - row.reference));
       }
     });
   }).share({of_rows(indices.data, indices.row_stride, indices.columns), of_rows(values)});
@@ -180,10 +215,10 @@ template <class T>
 std::int64_t PlanOperator<T>::count_above(double threshold, MutableIndexView row_begin) {
   HostVector const& total = on_host(marginal(Side::rows));
   auto const at = [&](std::int64_t i) -> std::int64_t& { return row_begin.data[i * row_begin.row_stride]; };
-  for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<T const> row, double reference) {
+  for_each_row(Side::rows, RowOf::logarithms, [&](int, Row const& row) {
     std::int64_t count = 0;
-    visit_entries(threshold, total[i], row, reference, [&](std::int64_t, double) { ++count; });
-    at(i + 1) = count;
+    visit_entries(threshold, total[row.place], row.values, row.reference, [&](std::int64_t, double) { ++count; });
+    at(row.i + 1) = count;
   }).share({of_rows(row_begin.data + row_begin.row_stride, row_begin.row_stride)});
   at(0) = 0;
   for (std::int64_t i = 0; i < size(Side::rows); ++i) at(i + 1) += at(i);
@@ -197,23 +232,31 @@ std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView r
   std::int64_t const n = size(Side::rows);
   auto const begin_of = [&](std::int64_t i) { return row_begin.data[i * row_begin.row_stride]; };
   std::vector<std::int64_t> is_wrong(to_size(n));
-  Stripes<T> const& stripes =
-      for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<T const> row, double reference) {
-        std::int64_t const begin = begin_of(i), end = begin_of(i + 1);
-        bool const inside = begin >= 0 && end <= columns.rows;
-        std::int64_t at = begin;
-        with_data(values, [&](auto* data) {
-          using Out = std::remove_pointer_t<decltype(data)>;
-          visit_entries(threshold, total[i], row, reference, [&](std::int64_t j, double entry) {
-            if (inside && at < end) {
-              columns.data[at * columns.row_stride] = j;
-              data[at * values.stride()] = static_cast<Out>(entry);
-            }
-            ++at;
-          });
-        });
-        is_wrong[to_size(i)] = !inside || at != end ? 1 : 0;
-      });
+  Stripes<T> const& stripes = for_each_row(Side::rows, RowOf::logarithms, [&](int, Row const& row) {
+    std::int64_t const begin = begin_of(row.i), end = begin_of(row.i + 1);
+    bool const inside = begin >= 0 && end <= columns.rows;
+    std::int64_t at = begin;
+    with_data(values, [&](auto* data) {
+      using Out = std::remove_pointer_t<decltype(data)>;
+      auto const write = [&](std::int64_t j, double entry) {
+        if (inside && at < end) {
+          columns.data[at * columns.row_stride] = j;
+          data[at * values.stride()] = static_cast<Out>(entry);
+        }
+        ++at;
+      };
+      if (row.points.empty()) {
+        visit_entries(threshold, total[row.place], row.values, row.reference, write);
+      } else {
+        std::vector<std::pair<std::int64_t, double>> found;
+        visit_entries(threshold, total[row.place], row.values, row.reference,
+                      [&](std::int64_t k, double entry) { found.emplace_back(row.j(to_size(k)), entry); });
+        std::sort(found.begin(), found.end());
+        for (auto const& [j, entry] : found) write(j, entry);
+      }
+    });
+    is_wrong[to_size(row.i)] = !inside || at != end ? 1 : 0;
+  });
   stripes.share({of_rows(is_wrong.data())});
   std::int64_t const wrong = std::ranges::find(is_wrong, 1) - is_wrong.begin();
   if (Ranks* const ranks = stripes.team().ranks; ranks != nullptr && wrong == n) {
@@ -229,7 +272,8 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   std::int64_t const n = size(Side::rows), count = pairs.rows;
   HostVector const& total = on_host(marginal(Side::rows));
   std::vector<double> rows(to_size(n));
-  std::partial_sum(total.values().begin(), total.values().end(), rows.begin());
+  for (std::int64_t i = 0; i < n; ++i) rows[to_size(i)] = total[vectors_.orders().place(Side::rows, i)];
+  std::partial_sum(rows.begin(), rows.end(), rows.begin());
   require_mass(rows.back());
   auto const row_of = [&](std::int64_t k) -> std::int64_t& { return pairs.data[k * pairs.row_stride]; };
   constexpr std::int64_t kPairsOfDraw = 512;  // Take as long as a draw, whose search misses caches.
@@ -245,30 +289,37 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
 
   std::vector<std::vector<double>> sums(to_size(workers_.threads));
   std::vector<std::int64_t> column_of(order.size());
-  Stripes<T> const& stripes =
-      for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<T const> row, double) {
-        std::size_t const first = to_size(begin[to_size(i)]);
-        std::size_t const end = to_size(begin[to_size(i) + 1]);
-        if (first == end) return;
-        // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
-        std::vector<double>& tiles = sums[to_size(thread)];
-        tiles.clear();
-        double sum = 0;
-        for (std::size_t j = 0; j < row.size(); ++j) {
-          sum += static_cast<double>(row[j]);
-          if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
-        }
-        for (std::size_t s = first; s < end; ++s) {
-          double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
-          std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
-          std::size_t const from = to_size(tile * kSampleTile);
-          int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
-          double const sum_before = tile > 0 ? tiles[to_size(tile - 1)] : 0.0;
-          int const column = column_above(columns, sum_before, target,
-                                          [&](int c) { return static_cast<double>(row[from + to_size(c)]); });
-          column_of[s] = static_cast<std::int64_t>(from) + column;
-        }
-      });
+  std::vector<std::vector<T>> whole(to_size(workers_.threads));  // A row of all points, in the caller's order.
+  Stripes<T> const& stripes = for_each_row(Side::rows, RowOf::shares, [&](int thread, Row const& given) {
+    std::size_t const first = to_size(begin[to_size(given.i)]);
+    std::size_t const end = to_size(begin[to_size(given.i) + 1]);
+    if (first == end) return;
+    std::span<T const> row = given.values;
+    if (!given.points.empty()) {
+      std::vector<T>& scattered = whole[to_size(thread)];
+      scattered.assign(to_size(size(Side::columns)), T(0));
+      for (std::size_t k = 0; k < row.size(); ++k) scattered[to_size(given.points[k])] = row[k];
+      row = scattered;
+    }
+    // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
+    std::vector<double>& tiles = sums[to_size(thread)];
+    tiles.clear();
+    double sum = 0;
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      sum += static_cast<double>(row[j]);
+      if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
+    }
+    for (std::size_t s = first; s < end; ++s) {
+      double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
+      std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
+      std::size_t const from = to_size(tile * kSampleTile);
+      int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
+      double const sum_before = tile > 0 ? tiles[to_size(tile - 1)] : 0.0;
+      int const column =
+          column_above(columns, sum_before, target, [&](int c) { return static_cast<double>(row[from + to_size(c)]); });
+      column_of[s] = static_cast<std::int64_t>(from) + column;
+    }
+  });
   if (Ranks* const ranks = stripes.team().ranks) {
     std::vector<std::int64_t> edges = stripes.rows_of_ranks();
     for (std::int64_t& edge : edges) edge = begin[to_size(edge)];
@@ -291,7 +342,8 @@ void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVecto
   with_data(values, [&](auto* data) {
     using Out = std::remove_pointer_t<decltype(data)>;
     parallel_for(threads, values.size(), [&](std::int64_t k) {
-      std::int64_t const i = rows.data[k * rows.stride], j = columns.data[k * columns.stride];
+      std::int64_t const i = vectors_.orders().place(Side::rows, rows.data[k * rows.stride]);
+      std::int64_t const j = vectors_.orders().place(Side::columns, columns.data[k * columns.stride]);
       double const t = slope(Side::rows, i) + slope(Side::columns, j) - costs.factor() * score_of(source, i, j);
       double const logarithm = log2_weight(Side::rows, i) + log2_weight(Side::columns, j) + t * log2e_over_eps;
       data[k * values.stride()] = static_cast<Out>(std::exp2(logarithm));

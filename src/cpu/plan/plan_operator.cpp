@@ -22,13 +22,13 @@
 namespace monge::cpu {
 namespace {
 
-/// row_j = value(number of stripe row r at j, factor_j, scale of j's block), for whole panels.
+/// row_j = value(number of stripe row r at j, factor at j, scale of j's block), for the whole panels of the stripe.
 template <class T, class Scale, class Value>
 void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale const& scale, T* row,
               Value const& value) {
   for (std::int64_t begin = 0; begin < args.column_count; begin += kPanel<T>) {
     T const* HWY_RESTRICT panel = args.stripe + begin * args.row_count + r * kPanel<T>;
-    T const* HWY_RESTRICT factors = factor + begin;
+    T const* HWY_RESTRICT factors = factor + args.column(begin);
     T* HWY_RESTRICT out = row + begin;
     T const of_block = scale(begin / kColumnBlock);
     for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) out[lane] = value(panel[lane], factors[lane], of_block);
@@ -41,7 +41,7 @@ template <class T>
 PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, Workers const& workers, double cache_bytes)
     : monge::PlanOperator(data.costs->size(Side::rows), data.costs->size(Side::columns)),
       data_(std::move(data)),
-      vectors_(size(Side::rows), size(Side::columns)),
+      vectors_(size(Side::rows), size(Side::columns), orders_of(data_.ordering)),
       eps_(eps),
       workers_(workers),
       cache_bytes_(cache_bytes) {}
@@ -50,11 +50,20 @@ template <class T>
 PlanOperator<T>::~PlanOperator() = default;
 
 template <class T>
+PlanTiles const& PlanOperator<T>::tiles() {
+  if (!tiles_)
+    tiles_ = std::make_unique<PlanTiles>(new_side_ ? transform_tiles(data_, *new_side_, eps_, workers_)
+                                                   : plan_tiles(data_, eps_, workers_));
+  return *tiles_;
+}
+
+template <class T>
 auto PlanOperator<T>::products(Side side) -> Products& {
   std::unique_ptr<Products>& products = products_[static_cast<int>(side)];
   if (!products) {
     Team const team(workers_, size(Side::rows), size(Side::columns));
-    products = std::make_unique<Products>(data_, side, eps_, team, cache_bytes_);
+    TileList const* const panels = data_.ordering ? &tiles().panels[static_cast<int>(side)] : nullptr;
+    products = std::make_unique<Products>(data_, side, eps_, team, cache_bytes_, panels);
     cache_bytes_ -= products->stripes.kept_bytes();
     if (transforms_[static_cast<int>(side)]) take_transform(side, *products);
   }
@@ -122,8 +131,11 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
 template <class T>
 Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& consume) {
   Products& onto = measured(side);
-  std::int64_t const columns = size(opposite(side)), padded = padded_to_panel<T>(columns);
-  bool const logarithms = what == RowOf::logarithms;
+  Side const other = opposite(side);
+  std::int64_t const columns = size(other), padded = padded_to_panel<T>(columns);
+  bool const logarithms = what == RowOf::logarithms, is_listed = data_.ordering != nullptr;
+  PointOrders const& orders = vectors_.orders();
+  std::vector<std::vector<std::int64_t>> points(to_size(onto.stripes.team().own));
   // beta_j or its logarithm; then one row for each thread.
   T* const factors = values_.at_least((1 + onto.stripes.team().own) * padded);
   std::copy_n(onto.logits.beta.get(), padded, factors);
@@ -133,6 +145,13 @@ Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsum
   onto.stripes.for_each(
       onto.logits, options, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
         T* const row = factors + (1 + thread) * padded;
+        std::vector<std::int64_t>& of_row = points[to_size(thread)];
+        of_row.clear();
+        for (std::int64_t j = 0; is_listed && j < work.args.column_count; ++j) {
+          std::int64_t const place = work.args.column(j) + j % kPanel<T>;
+          if (place < columns) of_row.push_back(orders.point(other, place));
+        }
+        std::size_t const values = is_listed ? of_row.size() : to_size(columns);
         for (std::int64_t r = 0; r < count; ++r) {
           std::int64_t const i = first + r;
           if (logarithms) {
@@ -142,12 +161,12 @@ Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsum
             });
           } else {
             double const scale = onto.scale(i, work.row_max[to_size(r)]);
-            double const* const block_scale = work.args.block_scale + r * column_blocks<T>(columns);
+            double const* const block_scale = work.args.block_scale + r * column_blocks<T>(work.args.column_count);
             auto const of_block = [&](std::int64_t block) { return static_cast<T>(scale * block_scale[block]); };
             read_row(work.args, r, factors, of_block, row, [](T e, T beta, T factor) { return e * beta * factor; });
           }
           double const reference = logarithms ? onto.bounds[to_size(i)] : 0.0;
-          consume(thread, i, {row, to_size(columns)}, reference);
+          consume(thread, {orders.point(side, i), i, {row, values}, of_row, reference});
         }
       });
   return onto.stripes;
@@ -160,7 +179,10 @@ void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
     if (out.empty()) continue;
     HostVector const potential = completed_potential(data_, side, eps_, workers_);
     std::span<double const> const shift = data_.costs->shift(side);
-    write_vector(out, [&](std::int64_t i) { return potential[i] + shift[to_size(i)]; });
+    write_vector(out, [&](std::int64_t i) {
+      std::int64_t const place = vectors_.orders().place(side, i);
+      return potential[place] + shift[to_size(place)];
+    });
   }
 }
 
@@ -169,8 +191,8 @@ void PlanOperator<T>::transform(Side side, MutableVectorView out) {
   Products const& onto = measured(side);
   std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
   write_vector(out, [&](std::int64_t i) {
-    std::size_t const k = to_size(i);
-    return norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
+    std::size_t const k = to_size(vectors_.orders().place(side, i));
+    return norm[k] - eps_ * kLn2 * onto.lse.values()[k] + shift[k];
   });
 }
 
@@ -236,11 +258,11 @@ void PlanOperator<T>::multiply_concentrated(Side side, Scaling scaling, HostVect
   for (std::int64_t j = 0; j < v.size(); ++j) sign[j] = v[j] == 0 ? 0.0 : std::copysign(1.0, v[j]);
   if (l.columns() > 0) {
     for (std::int64_t j = 0; j < v.size(); ++j) sign[j] /= hadamard_.right_units[to_size(j)];
-    return scaled.multiply_hadamard(side, l, r, std::as_const(sign).view(), out);
+    return scaled.multiply_hadamard_inside(side, l, r, std::as_const(sign).view(), out);
   }
-  if (scaling == Scaling::plan) return scaled.multiply(side, Scaling::plan, std::as_const(sign).view(), out);
+  if (scaling == Scaling::plan) return scaled.multiply_inside(side, Scaling::plan, std::as_const(sign).view(), out);
   HostVector mean(size(side));
-  scaled.multiply(side, Scaling::shares, std::as_const(sign).view(), mean.view());
+  scaled.multiply_inside(side, Scaling::shares, std::as_const(sign).view(), mean.view());
   Products const &before = measured(side), &after = scaled.measured(side);
   write_vector(MutableVectorView(out.data(), out.type(), out.rows(), out.row_stride()), [&](std::int64_t i) {
     return after.lse[i] == -std::numeric_limits<double>::infinity() ? 0.0
@@ -367,12 +389,35 @@ void PlanOperator<T>::multiply_any(Side side, Scaling scaling, MatrixView l, Mat
 }
 
 template <class T>
-void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+std::unique_ptr<HostVector> PlanOperator<T>::inside(Side side, MatrixView view) const {
+  auto vector = std::make_unique<HostVector>(side, view.rows(), view.columns());
+  vectors_.read(view, *vector);
+  return vector;
+}
+
+template <class T>
+void PlanOperator<T>::multiply_inside(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
   multiply_any(side, scaling, {}, {}, v, out);
 }
 
 template <class T>
+void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+  if (!data_.ordering) return multiply_inside(side, scaling, v, out);
+  HostVector result(side, out.rows(), out.columns());
+  multiply(side, scaling, *inside(opposite(side), v), result);
+  vectors_.write(result, out);
+}
+
+template <class T>
 void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
+  if (!data_.ordering) return multiply_points_inside(side, scaling, out);
+  HostVector result(side, out.rows(), out.columns());
+  multiply_points_inside(side, scaling, result.view());
+  vectors_.write(result, out);
+}
+
+template <class T>
+void PlanOperator<T>::multiply_points_inside(Side side, Scaling scaling, MutableMatrixView out) {
   PointValues<T> const points = of_points().points(opposite(side));
   multiply_matrix(
       side, scaling, static_cast<std::int64_t>(points.centre.size()),
@@ -397,12 +442,13 @@ double PlanOperator<T>::label_cost() {
   std::vector<std::int64_t> const &x = labels->of[0], &y = labels->of[1];
   HostVector const& total = on_host(marginal(Side::rows));
   HostVector label_costs(size(Side::rows));
-  for_each_row(Side::rows, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
-    double const* const cost = labels->costs->cost.data() + x[to_size(i)] * labels->costs->columns;
+  for_each_row(Side::rows, RowOf::shares, [&](int, Row const& row) {
+    double const* const cost = labels->costs->cost.data() + x[to_size(row.i)] * labels->costs->columns;
     double const origin = cost[0];  // A common offset of the costs would make the rounding of the shares count.
     double mean = 0;
-    for (std::size_t j = 0; j < row.size(); ++j) mean += static_cast<double>(row[j]) * (cost[y[j]] - origin);
-    label_costs[i] = total[i] * (origin + mean);
+    for (std::size_t k = 0; k < row.values.size(); ++k)
+      mean += static_cast<double>(row.values[k]) * (cost[y[to_size(row.j(k))]] - origin);
+    label_costs[row.place] = total[row.place] * (origin + mean);
   }).share({of_rows(label_costs.values().data())});
   CompensatedSum sum;
   for (double const cost : label_costs.values()) sum.add(cost);
@@ -411,6 +457,16 @@ double PlanOperator<T>::label_cost() {
 
 template <class T>
 void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
+  if (!data_.ordering) return multiply_hadamard_inside(side, l, r, v, out);
+  Side const other = opposite(side);
+  HostVector result(side, out.rows(), out.columns());
+  multiply_hadamard(side, *inside(side, l), *inside(other, r), *inside(other, v), result);
+  vectors_.write(result, out);
+}
+
+template <class T>
+void PlanOperator<T>::multiply_hadamard_inside(Side side, MatrixView l, MatrixView r, MatrixView v,
+                                               MutableMatrixView out) {
   pack_in_units(l, hadamard_.left, hadamard_.left_units, hadamard_.scaled);
   pack_in_units(r, hadamard_.right, hadamard_.right_units, hadamard_.scaled);
   multiply_any(side, Scaling::plan, l, r, v, out);
@@ -418,7 +474,7 @@ void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, M
 
 template <class T>
 void PlanOperator<T>::multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) {
-  multiply_hadamard(side, on_host(l).view(), on_host(r).view(), on_host(v).view(), on_host(out).view());
+  multiply_hadamard_inside(side, on_host(l).view(), on_host(r).view(), on_host(v).view(), on_host(out).view());
 }
 
 template <class T>
@@ -440,7 +496,7 @@ void PlanOperator<T>::weight_terms(Side side, double penalty, WeightTerms const&
 
 template <class T>
 void PlanOperator<T>::multiply(Side side, Scaling scaling, Vector const& v, Vector& out) {
-  multiply(side, scaling, on_host(v).view(), on_host(out).view());
+  multiply_inside(side, scaling, on_host(v).view(), on_host(out).view());
 }
 
 /// One pass over the rows of the other side. The stripe that gives (P in)_i still holds the entries P_ij, so out_j =
@@ -497,7 +553,10 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
 
 template <class T>
 std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(double per_row) {
-  return largest_entry_solver(*this, per_row);
+  double const pairs = data_.ordering
+                           ? static_cast<double>(tiles().panels[0].tile.size() * kTilePoints * kPanel<T>)
+                           : static_cast<double>(size(Side::rows)) * static_cast<double>(size(Side::columns));
+  return largest_entry_solver(*this, per_row, pairs, vectors_.orders());
 }
 
 template <class T>

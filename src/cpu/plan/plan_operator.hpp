@@ -4,10 +4,12 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "cpu/geometry/point_costs.hpp"
+#include "cpu/pass/plan_tiles.hpp"
 #include "cpu/pass/stripes.hpp"
 #include "seam/plan_operator.hpp"
 
@@ -61,6 +63,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
     std::vector<double> left_units, right_units, scaled;
   };
 
+  PlanTiles const& tiles();
   Products& products(Side side);
   Products& measured(Side side);
   void take_transform(Side side, Products& onto) const;
@@ -70,9 +73,23 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   Stripes<T> const& for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
   /// A row holds w_ij; or log2 w_ij + reference, with minus infinity at forbidden pairs.
   enum class RowOf { shares, logarithms };
+  struct Row {
+    std::int64_t i;      // The caller's point,
+    std::int64_t place;  // and its place in vectors.
+    std::span<T const> values;
+    std::span<std::int64_t const> points;  // The caller's points j, in any order; empty: all, ascending.
+    double reference;
+
+    std::int64_t j(std::size_t k) const { return points.empty() ? static_cast<std::int64_t>(k) : points[k]; }
+  };
   /// Each thread calls it with its rows in order. A row is valid during the call only. This rank sees its own rows.
-  using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
+  using RowConsumer = std::function<void(int thread, Row const& row)>;
   Stripes<T> const& for_each_row(Side side, RowOf what, RowConsumer const& consume);
+  /// multiply() and its like with views in the order of the vectors.
+  void multiply_inside(Side side, Scaling scaling, MatrixView v, MutableMatrixView out);
+  void multiply_points_inside(Side side, Scaling scaling, MutableMatrixView out);
+  void multiply_hadamard_inside(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out);
+  std::unique_ptr<HostVector> inside(Side side, MatrixView view) const;
   double known_mass(Side side, std::int64_t j) const;
   template <class Read>
   bool is_concentrated(Side side, Read const& read) const;
@@ -98,7 +115,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   HostVectorOperations vectors_;
   double eps_;
   Workers workers_;
-  double cache_bytes_;  // Not yet taken by a side.
+  double cache_bytes_;                      // Not yet taken by a side.
+  std::unique_ptr<PlanTiles const> tiles_;  // Of an ordered problem; null before the first pass.
+  std::optional<Side> new_side_;            // The side of new points, made by at().
   std::unique_ptr<Products> products_[2];
   std::unique_ptr<HostVector> transforms_[2];  // Arguments of set_transforms().
   /// Kept between products.

@@ -44,16 +44,18 @@ inline constexpr double kReach = sizeof(T) == 4 ? 0x1p60 : 0x1p800;
 
 template <class T>
 struct PlanOperator<T>::Products {
-  Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes)
-      : stripes(*data.costs, side, team, cache_bytes),
+  /// `panels`: those of an ordered problem, or null.
+  Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes, TileList const* panels)
+      : stripes(*data.costs, side, team, cache_bytes, panels != nullptr ? PassOver::listed : PassOver::all),
         logits(data.costs->size(opposite(side))),
-        lse(data.costs->size(side)),
-        share_unit(data.costs->size(side)),
-        marginal(data.costs->size(side)),
+        lse(side, data.costs->size(side)),
+        share_unit(side, data.costs->size(side)),
+        marginal(side, data.costs->size(side)),
         bounds(to_size(padded_to_panel<T>(data.costs->size(side)))),
         column_sums(data.costs->size(opposite(side)), team),
         total_weights(to_size(team.size)) {
     logits.set(data, opposite(side), data.potential(opposite(side)), eps);
+    if (panels != nullptr) stripes.use(*panels);
   }
 
   /// The factor that turns a sum relative to 2^row_max into one relative to the sum of row i. The power of two is

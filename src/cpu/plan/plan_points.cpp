@@ -8,6 +8,7 @@
 #include "core/strided.hpp"
 #include "cpu/plan/plan_operator.hpp"
 #include "cpu/plan/plan_passes.hpp"
+#include "geometry/points.hpp"
 
 namespace monge::cpu {
 
@@ -103,7 +104,7 @@ void PlanOperator<T>::cosine_gradients(Side side, Vector const* l, Vector const*
     for (std::int64_t k = 0; k < width; ++k) values[e++] = far.packed->coordinate(j, k);
   }
   if (l == nullptr) {
-    multiply(side, Scaling::plan, std::as_const(values).view(), sums.view());
+    multiply_inside(side, Scaling::plan, std::as_const(values).view(), sums.view());
   } else {
     multiply_hadamard(side, *l, *r, values, sums);
   }
@@ -137,15 +138,31 @@ template <class T>
 std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
   Side const other = opposite(side);
   PlanData<T> moved = data_;
+  std::vector<double> ordered;
+  std::shared_ptr<PointOrder const> order;
+  if (data_.ordering) {
+    centre_of("points", points, {});  // Refuses points that are not finite by the caller's index.
+    order = std::make_shared<PointOrder const>(tree_order(points, workers_.threads));
+    ordered = in_order(points, *order);
+    points = MatrixView(ordered.data(), points.rows(), points.columns());
+  }
   moved.costs = of_points().at(side, points);
+  if (data_.ordering) {
+    auto ordering = std::make_shared<Ordering>(*data_.ordering);
+    ordering->side[static_cast<int>(side)] =
+        std::make_shared<OrderedSide>(ordered_side(order, *moved.costs->of_points()->features(side).packed));
+    moved.ordering = std::move(ordering);
+  }
   moved.weights[static_cast<int>(side)] =
       std::make_shared<SideWeights>(std::vector<double>(to_size(points.rows()), 1.0));
-  moved.potential(side) = HostVector(points.rows());
+  moved.potential(side) = HostVector(side, points.rows());
   // The user's potential of the other side is unchanged. The new plan keeps no entries: a second product at the same
   // points is rare.
   std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
   for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
-  return std::make_unique<PlanOperator>(std::move(moved), eps_, workers_, 0);
+  auto plan = std::make_unique<PlanOperator>(std::move(moved), eps_, workers_, 0);
+  plan->new_side_ = side;
+  return plan;
 }
 
 #define MONGE_INSTANTIATE(T)                                                                  \

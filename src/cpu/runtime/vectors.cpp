@@ -15,7 +15,8 @@ std::unique_ptr<Vector> HostVectorOperations::zeros(std::int64_t rows, std::int6
 void HostVectorOperations::read(MatrixView from, Vector& to) const {
   HostVector& target = on_host(to);
   with_data(from, [&](auto const* data) {
-    for (std::int64_t i = 0, e = 0; i < from.rows(); ++i) {
+    for (std::int64_t place = 0, e = 0; place < from.rows(); ++place) {
+      std::int64_t const i = orders_.point(to.side(), place);
       for (std::int64_t p = 0; p < from.columns(); ++p, ++e) target[e] = data[i * from.row_stride() + p];
     }
   });
@@ -25,7 +26,8 @@ void HostVectorOperations::write(Vector const& from, MutableMatrixView to) const
   HostVector const& source = on_host(from);
   with_data(to, [&](auto* data) {
     using T = std::remove_pointer_t<decltype(data)>;
-    for (std::int64_t i = 0, e = 0; i < to.rows(); ++i) {
+    for (std::int64_t place = 0, e = 0; place < to.rows(); ++place) {
+      std::int64_t const i = orders_.point(from.side(), place);
       for (std::int64_t p = 0; p < to.columns(); ++p, ++e) data[i * to.row_stride() + p] = static_cast<T>(source[e]);
     }
   });

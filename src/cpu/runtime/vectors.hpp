@@ -1,9 +1,11 @@
 // Vectors of the CPU: float64 in host memory.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "core/numbers.hpp"
+#include "geometry/point_tree.hpp"
 #include "seam/vectors.hpp"
 
 namespace monge::cpu {
@@ -12,6 +14,7 @@ class HostVector final : public Vector {
  public:
   explicit HostVector(std::int64_t rows, std::int64_t width = 1)
       : Vector(rows, width), values_(to_size(rows * width), 0.0) {}
+  HostVector(Side side, std::int64_t rows, std::int64_t width = 1) : HostVector(rows, width) { set_side(side); }
 
   std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
   double const& operator[](std::int64_t i) const { return values_[to_size(i)]; }
@@ -33,10 +36,28 @@ inline HostVector& on_host(Vector& vector) {
   return static_cast<HostVector&>(vector);
 }
 
+/// The order of the points of each side inside an operator; null where it is the caller's.
+struct PointOrders {
+  std::shared_ptr<PointOrder const> of[2];
+
+  /// The place inside of a point of the caller, and the reverse.
+  std::int64_t place(Side side, std::int64_t point) const {
+    PointOrder const* const order = of[static_cast<int>(side)].get();
+    return order == nullptr ? point : order->place[to_size(point)];
+  }
+  std::int64_t point(Side side, std::int64_t place) const {
+    PointOrder const* const order = of[static_cast<int>(side)].get();
+    return order == nullptr ? place : order->point[to_size(place)];
+  }
+};
+
 /// Serial: O(n + m) is small beside passes over all pairs.
 class HostVectorOperations final : public VectorOperations {
  public:
-  using VectorOperations::VectorOperations;
+  HostVectorOperations(std::int64_t n, std::int64_t m, PointOrders orders = {})
+      : VectorOperations(n, m), orders_(std::move(orders)) {}
+
+  PointOrders const& orders() const { return orders_; }
 
   using VectorOperations::read, VectorOperations::write, VectorOperations::combine;
   void read(MatrixView from, Vector& to) const override;
@@ -52,6 +73,8 @@ class HostVectorOperations final : public VectorOperations {
 
  private:
   std::unique_ptr<Vector> zeros(std::int64_t rows, std::int64_t width) const override;
+
+  PointOrders orders_;
 };
 
 }  // namespace monge::cpu

@@ -12,9 +12,9 @@ namespace {
 
 /// Operations of a factorisation in the time that a pass takes for one pair (two nanoseconds).
 constexpr double kOperationsPerPair = 2;
-/// The limit of EntrySolver::passes(), kept wherever more than kFewestPerRow pairs a row are chosen. More fill saves
-/// fewer products than it costs (bench/notes/second_order.md). Above kFarTooMany times the limit half of the pairs go
-/// at once, since an order of elimination takes as long as a pass.
+/// The limit of EntrySolver::pairs() in passes, kept wherever more than kFewestPerRow pairs a row are chosen. More fill
+/// saves fewer products than it costs (bench/notes/second_order.md). Above kFarTooMany times the limit half of the
+/// pairs go at once, since an order of elimination takes as long as a pass.
 constexpr double kMostPasses = 2, kFewestPerRow = 1, kFarTooMany = 4;
 
 std::vector<double> positive(std::span<double const> diagonal) {
@@ -23,20 +23,25 @@ std::vector<double> positive(std::span<double const> diagonal) {
   return result;
 }
 
+std::vector<std::int64_t> places(PointOrders const& orders, Side side, std::span<std::int64_t const> points) {
+  std::vector<std::int64_t> result;
+  for (std::int64_t const point : points) result.push_back(orders.place(side, point));
+  return result;
+}
+
 }  // namespace
 
 EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
-                         std::span<std::int64_t const> columns, double per_row)
-    : pairs_(static_cast<double>(n) * static_cast<double>(m)),
-      per_row_(per_row),
+                         std::span<std::int64_t const> columns, double per_row, PointOrders const& orders)
+    : per_row_(per_row),
       rows_(rows.begin(), rows.end()),
       columns_(columns.begin(), columns.end()),
       entries_(rows.size()),
-      factor_(n, m, rows, columns),
+      factor_(n, m, places(orders, Side::rows, rows), places(orders, Side::columns, columns)),
       of_rows_(to_size(n)) {}
 
-double EntrySolver::passes() const {
-  return factor_.operations() / (kOperationsPerPair * pairs_);
+double EntrySolver::pairs() const {
+  return factor_.operations() / kOperationsPerPair;
 }
 
 void EntrySolver::set(PlanEntries& plan, Vector const& a, Vector const& c) {
@@ -57,15 +62,17 @@ void EntrySolver::solve(Vector const& in, Vector& out) {
   }
 }
 
-std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row) {
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row, double pairs,
+                                                  PointOrders const& orders) {
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
   for (;;) {
     keep_largest(found, to_size(per_row * static_cast<double>(n)));
-    Pairs const pairs = pairs_of(found);
-    auto solver = std::make_unique<EntrySolver>(n, m, pairs.rows, pairs.columns, per_row);
-    if (solver->passes() <= kMostPasses || per_row <= kFewestPerRow) return solver;
-    per_row /= solver->passes() <= kFarTooMany * kMostPasses ? std::numbers::sqrt2 : 2;
+    Pairs const chosen = pairs_of(found);
+    auto solver = std::make_unique<EntrySolver>(n, m, chosen.rows, chosen.columns, per_row, orders);
+    double const passes = solver->pairs() / pairs;
+    if (passes <= kMostPasses || per_row <= kFewestPerRow) return solver;
+    per_row /= passes <= kFarTooMany * kMostPasses ? std::numbers::sqrt2 : 2;
   }
 }
 

@@ -16,17 +16,16 @@ namespace monge::cpu {
 /// exact up to rounding. If rounding makes the matrix singular, diag(c) replaces S.
 class EntrySolver final : public monge::EntrySolver {
  public:
-  /// Pairs (rows[k], columns[k]), none twice.
+  /// Pairs (rows[k], columns[k]) of the caller's points, none twice; vectors have the `orders`.
   EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows, std::span<std::int64_t const> columns,
-              double per_row);
+              double per_row, PointOrders const& orders = {});
   double per_row() const override { return per_row_; }
-  /// The approximate cost of set() in passes over all pairs.
-  double passes() const;
+  /// The approximate time of set() in times of a pass over one pair.
+  double pairs() const;
   void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
   void solve(Vector const& in, Vector& out) override;
 
  private:
-  double pairs_;  // n m
   double per_row_;
   std::vector<std::int64_t> rows_, columns_;
   std::vector<double> entries_;
@@ -36,7 +35,8 @@ class EntrySolver final : public monge::EntrySolver {
   std::vector<double> of_rows_;
 };
 
-/// PlanEntries::entry_solver() for a plan of any backend.
-std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row);
+/// PlanEntries::entry_solver() for a plan of any backend, whose passes take `pairs` pairs.
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row, double pairs,
+                                                  PointOrders const& orders = {});
 
 }  // namespace monge::cpu

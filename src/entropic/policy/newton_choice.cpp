@@ -16,8 +16,8 @@ constexpr int kWarmSweepsOfRate = 5;
 bool allows_newton(SolveOptions const& options) {
   if (options.method == Method::newton) return true;
   bool const float64_is_allowed = options.precision == Precision::automatic || options.precision == Precision::float64;
-  return options.method == Method::automatic && options.tolerance > 0 && float64_is_allowed &&
-         options.schedule == Schedule::overrelaxed;
+  bool const may_choose = options.method == Method::automatic || options.method == Method::multiscale;
+  return may_choose && options.tolerance > 0 && float64_is_allowed && options.schedule == Schedule::overrelaxed;
 }
 
 /// Sweeps in this precision that take as long as a pass of Newton's method. Its products are in float32 only if the

@@ -1,0 +1,36 @@
+// Clouds in the order of their trees.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <monge/geometry.hpp>
+
+#include "cpu/geometry/point_costs.hpp"
+#include "cpu/pass/plan_tiles.hpp"
+
+namespace monge::cpu {
+
+/// A copy of two clouds, the points of each in the order of its tree.
+class OrderedClouds {
+ public:
+  /// Throws invalid_argument for a coordinate that is not finite.
+  OrderedClouds(PointCloud const& given, int threads);
+  /// In the same order as before.
+  OrderedClouds(PointCloud const& given, Ordering const& like);
+  /// A cloud with itself, in the order of `like`.
+  OrderedClouds(PointCloud const& given, OrderedSide const& like);
+
+  PointCloud const& clouds() const { return clouds_; }
+  std::vector<double> in_order(Side side, std::vector<double> const& values) const;
+  template <class T>
+  std::shared_ptr<Ordering const> ordering(PointCosts<T> const& costs, double share) const;
+
+ private:
+  OrderedClouds(PointCloud const& given, std::shared_ptr<PointOrder const> x, std::shared_ptr<PointOrder const> y);
+
+  std::shared_ptr<PointOrder const> order_[2];
+  std::vector<double> x_, y_;
+  PointCloud clouds_;
+};
+
+}  // namespace monge::cpu

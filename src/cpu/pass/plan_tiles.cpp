@@ -1,0 +1,162 @@
+#include "cpu/pass/plan_tiles.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/numbers.hpp"
+#include "cpu/pass/stripes.hpp"
+
+namespace monge::cpu {
+namespace {
+
+/// Tiles whose sum stands for the whole sum of a row before its tiles are known: those around a tile in few dimensions.
+std::int64_t tiles_nearby(std::int64_t dimension) {
+  constexpr std::int64_t kFewest = 8, kMost = 48, kFewDimensions = 5;
+  return dimension <= kFewDimensions ? std::max(kFewest, std::int64_t{1} << dimension) : kMost;
+}
+
+/// -eps log sum_j weight_j exp((potential_j - C'_ij) / eps) over the listed tiles, for all points i of `side`. Never
+/// below the sum over all.
+template <class T>
+std::vector<double> softmin_over(TileList tiles, PlanData<T> const& data, Side side, HostVector const& potential,
+                                 double eps, Workers const& workers) {
+  std::int64_t const n = data.costs->size(side), m = data.costs->size(opposite(side));
+  Logits<T> logits(m);
+  logits.set(data, opposite(side), potential, eps);
+  TileList const panels = panels_of<T>(std::move(tiles), m);
+  double const pairs = static_cast<double>(panels.tile.size()) * kPanel<T>;  // For each row of a tile.
+  Team const team(workers, kTilePoints, static_cast<std::int64_t>(pairs));
+  Stripes<T> stripes(*data.costs, side, team, 0, PassOver::listed);
+  stripes.use(panels);
+  std::vector<double> result(to_size(n));
+  stripes.for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+    for (std::int64_t r = 0; r < count; ++r)
+      result[to_size(first + r)] = data.costs->norm(side)[to_size(first + r)] - eps * kLn2 * work.lse(r);
+  });
+  stripes.share({of_rows(result.data())});
+  return result;
+}
+
+/// The models of one side at an eps.
+class SideModels {
+ public:
+  SideModels(Ordering const& ordering, Side side, double eps, int threads)
+      : boxes_(ordering.of(side).boxes),
+        unit_(std::sqrt(ordering.scale * kLog2e / eps)),
+        log_unit_(kLog2e / eps),
+        threads_(threads) {}
+
+  TileModels operator()(std::vector<double> const& potential, std::span<double const> weights) const {
+    std::vector<double> logits(potential.size());
+    std::ranges::transform(potential, logits.begin(), [&](double value) { return value * log_unit_; });
+    return TileModels(boxes_, logits, weights, unit_, threads_);
+  }
+
+ private:
+  TileBoxes const& boxes_;
+  double unit_, log_unit_;
+  int threads_;
+};
+
+/// The tiles that the sums of one side need: rows are its points.
+template <class T>
+struct Needed {
+  Needed(PlanData<T> const& data, Side side, HostVector const& own, HostVector const& other, double eps,
+         Workers const& workers) {
+    Ordering const& ordering = *data.ordering;
+    SideModels const of_side(ordering, side, eps, workers.threads);
+    SideModels const of_other(ordering, opposite(side), eps, workers.threads);
+    TileModels const columns = of_other(other.values(), data.weight(opposite(side)));
+    std::int64_t const count = tiles_nearby(ordering.of(side).boxes.dimension());
+    TileList near = nearest(of_side(own.values(), {}), columns, count, workers.threads);
+    transform = softmin_over(std::move(near), data, side, other, eps, workers);
+    found = reach(of_side(transform, {}), columns, ordering.share, workers.threads);
+  }
+
+  std::vector<double> transform;  // Of `other`; an upper bound.
+  TileReach found;
+};
+
+}  // namespace
+
+template <class T>
+OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points) {
+  return {std::move(order), TileBoxes(points.size, points.dimension, [&](std::int64_t place, std::int64_t k) -> double {
+            return points.coordinate(place, k);
+          })};
+}
+
+namespace {
+
+/// The tiles that either side needs.
+template <class T>
+PlanTiles joint_tiles(PlanData<T> const& data, TileReach rows, TileReach const& columns) {
+  PlanTiles tiles;
+  TileList joint = joined(rows.list, transposed(columns.list, rows.list.tiles()));
+  tiles.panels[1] = panels_of<T>(transposed(joint, columns.list.tiles()), data.costs->size(Side::rows));
+  tiles.panels[0] = panels_of<T>(std::move(joint), data.costs->size(Side::columns));
+  return tiles;
+}
+
+}  // namespace
+
+template <class T>
+PlanTiles plan_tiles(PlanData<T> const& data, double eps, Workers const& workers) {
+  HostVector const &f = data.potential(Side::rows), &g = data.potential(Side::columns);
+  Needed<T> rows(data, Side::rows, f, g, eps, workers), columns(data, Side::columns, g, f, eps, workers);
+  std::vector<double> left_out[2];
+  for (Side const side : kSides) {
+    Needed<T> const& needed = side == Side::rows ? rows : columns;
+    std::vector<double> const& potential = data.potential(side).values();
+    for (std::size_t i = 0; i < potential.size(); ++i)
+      left_out[static_cast<int>(side)].push_back(needed.found.left_out[i / to_size(kTilePoints)] *
+                                                 std::exp((potential[i] - needed.transform[i]) / eps));
+  }
+  PlanTiles tiles = joint_tiles(data, std::move(rows.found), columns.found);
+  for (Side const side : kSides) tiles.left_out[static_cast<int>(side)] = std::move(left_out[static_cast<int>(side)]);
+  return tiles;
+}
+
+template <class T>
+PlanTiles sweep_tiles(PlanData<T> const& data, double eps, Workers const& workers, NextPotential const& next) {
+  HostVector const &f = data.potential(Side::rows), &g = data.potential(Side::columns);
+  Needed<T> rows(data, Side::rows, f, g, eps, workers);
+  HostVector used = f;
+  for (std::int64_t i = 0; i < used.size(); ++i) used[i] = next(i, f[i], rows.transform[to_size(i)]);
+  Needed<T> const columns(data, Side::columns, g, used, eps, workers);
+  return joint_tiles(data, std::move(rows.found), columns.found);
+}
+
+template <class T>
+PlanTiles transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers) {
+  Needed<T> rows(data, side, data.potential(side), data.potential(opposite(side)), eps, workers);
+  PlanTiles tiles;
+  tiles.panels[static_cast<int>(side)] = panels_of<T>(std::move(rows.found.list), data.costs->size(opposite(side)));
+  return tiles;
+}
+
+template <class T>
+TileList upper_panels(TileList const& panels) {
+  constexpr std::int64_t kPanels = kTilePoints / kPanel<T>;
+  TileList upper;
+  for (std::int64_t row = 0; row < panels.tiles(); ++row) {
+    std::span<std::int32_t const> const all = panels.of(row);
+    auto const first = std::ranges::lower_bound(all, row * kPanels);
+    upper.tile.insert(upper.tile.end(), first, all.end());
+    upper.begin.push_back(static_cast<std::int64_t>(upper.tile.size()));
+  }
+  return upper;
+}
+
+#define MONGE_INSTANTIATE(T)                                                                        \
+  template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&);     \
+  template PlanTiles plan_tiles(PlanData<T> const&, double, Workers const&);                        \
+  template PlanTiles sweep_tiles(PlanData<T> const&, double, Workers const&, NextPotential const&); \
+  template PlanTiles transform_tiles(PlanData<T> const&, Side, double, Workers const&);             \
+  template TileList upper_panels<T>(TileList const&);
+MONGE_INSTANTIATE(float)
+MONGE_INSTANTIATE(double)
+#undef MONGE_INSTANTIATE
+
+}  // namespace monge::cpu

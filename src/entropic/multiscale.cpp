@@ -1,0 +1,198 @@
+#include "entropic/multiscale.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/numbers.hpp"
+#include "geometry/point_tree.hpp"
+
+namespace monge {
+namespace {
+
+/// The factor of eps from a stage to the one before.
+constexpr double kFactor = 4;
+/// The largest root mean square radius of the points that a coarse one stands for, in units of sqrt(eps / scale).
+constexpr double kRadius = 1. / 3;
+/// Clouds with at most this product of sizes are solved by all pairs. The first stage is such a one.
+constexpr double kFewPairs = 4e6;
+/// A stage on coarse clouds at the last eps has at most this fraction of the pairs.
+constexpr double kWorthwhile = 0.25;
+/// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. At
+/// the last eps it is a fraction of the tolerance.
+constexpr double kStageError = 3e-4, kLastStage = 0.25;
+/// The most passes of a stage, whose potentials need not be right.
+constexpr int kStagePasses = 300;
+
+/// Points with masses.
+struct Cloud {
+  std::vector<double> points, mass;
+
+  std::int64_t size() const { return std::ssize(mass); }
+};
+
+/// The nodes of a cloud's tree, with their masses, their centres and the moments of inertia about these.
+class CloudTree {
+ public:
+  CloudTree(MatrixView points, std::vector<double> const& weights, int threads)
+      : tree_(points.rows(), 1), dimension_(points.columns()) {
+    PointOrder const order = tree_order(points, threads);
+    centre_ = in_order(points, order);
+    centre_.resize(to_size(tree_.nodes() * dimension_));
+    mass_.resize(to_size(tree_.nodes()));
+    inertia_.resize(to_size(tree_.nodes()));
+    for (std::int64_t place = 0; place < points.rows(); ++place)
+      mass_[to_size(place)] = weights[to_size(order.point[to_size(place)])];
+    for (int height = 1; height < tree_.heights(); ++height) {
+      for (std::int64_t q = 0; q < tree_.nodes(height); ++q) join(height, q);
+    }
+  }
+
+  /// The nodes nearest to the root whose points have at most this root mean square distance from their centre.
+  Cloud cut(double radius) const {
+    Cloud cloud;
+    add(tree_.heights() - 1, 0, radius * radius, cloud);
+    return cloud;
+  }
+
+ private:
+  void join(int height, std::int64_t q) {
+    std::size_t const node = to_size(tree_.index(height, q)), first = to_size(tree_.index(height - 1, 2 * q));
+    std::size_t const second = first + 1, d = to_size(dimension_);
+    bool const has_second = 2 * q + 1 < tree_.nodes(height - 1);
+    double const other = has_second ? mass_[second] : 0;
+    double const mass = mass_[node] = mass_[first] + other;
+    double const share = mass > 0 ? other / mass : 0;
+    double square = 0;
+    for (std::size_t k = 0; k < d; ++k) {
+      double const apart = has_second ? centre_[second * d + k] - centre_[first * d + k] : 0;
+      centre_[node * d + k] = centre_[first * d + k] + share * apart;
+      square += apart * apart;
+    }
+    inertia_[node] = inertia_[first] + (has_second ? inertia_[second] : 0) + mass_[first] * share * square;
+  }
+
+  void add(int height, std::int64_t q, double square, Cloud& cloud) const {
+    std::size_t const node = to_size(tree_.index(height, q)), d = to_size(dimension_);
+    if (mass_[node] == 0) return;
+    if (height == 0 || inertia_[node] <= square * mass_[node]) {
+      cloud.mass.push_back(mass_[node]);
+      for (std::size_t k = 0; k < d; ++k) cloud.points.push_back(centre_[node * d + k]);
+      return;
+    }
+    add(height - 1, 2 * q, square, cloud);
+    if (2 * q + 1 < tree_.nodes(height - 1)) add(height - 1, 2 * q + 1, square, cloud);
+  }
+
+  TileTree tree_;
+  std::int64_t dimension_;
+  std::vector<double> centre_, mass_, inertia_;  // Nodes in the order of TileTree::index().
+};
+
+/// A problem on the way to the caller's.
+struct Stage {
+  double eps;
+  Cloud x, y;
+  double tolerance;
+
+  double pairs() const { return static_cast<double>(x.size()) * static_cast<double>(y.size()); }
+};
+
+double pairs_of(PointCloud const& clouds) {
+  return static_cast<double>(clouds.x.rows()) * static_cast<double>(clouds.y.rows());
+}
+
+/// The stages from the last one to the first.
+std::vector<Stage> stages_of(SinkhornProblem const& problem, int threads) {
+  PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
+  CloudTree const x(clouds.x, problem.marginals.a, threads), y(clouds.y, problem.marginals.b, threads);
+  double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
+  std::vector<Stage> stages;
+  for (double eps = problem.options.eps;; eps *= kFactor) {
+    double const radius = kRadius * std::sqrt(eps / clouds.scale);
+    bool const is_last = stages.empty() && eps == problem.options.eps;
+    Stage stage{eps, x.cut(radius), y.cut(radius), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
+    bool const is_first = stage.pairs() <= kFewPairs || eps >= top;
+    if (!is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds)) stages.push_back(std::move(stage));
+    if (is_first) return stages;
+  }
+}
+
+/// The problem of a stage, without its operator.
+SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last, bool is_first) {
+  SinkhornProblem result;
+  PointCloud clouds = std::get<PointCloud>(last.geometry);
+  std::int64_t const d = clouds.x.columns();
+  clouds.x = MatrixView(stage.x.points.data(), stage.x.size(), d);
+  clouds.y = MatrixView(stage.y.points.data(), stage.y.size(), d);
+  result.geometry = clouds;
+  result.marginals = last.marginals;
+  result.marginals.a = stage.x.mass;
+  result.marginals.b = stage.y.mass;
+  result.options = last.options;
+  result.options.eps = stage.eps;
+  result.options.tolerance = stage.tolerance;
+  result.options.criterion = Criterion::l1;
+  result.options.certificate = false;
+  result.options.iterations = std::min(last.options.iterations, kStagePasses);
+  result.options.progress = {};
+  if (stage.pairs() <= kFewPairs) result.options.method = Method::automatic;
+  result.options.annealing = is_first ? last.options.annealing : 1;
+  return result;
+}
+
+/// The plan of a stage.
+struct Solved {
+  std::unique_ptr<PlanOperator> plan;
+  double eps = 0;
+
+  /// The potential at new points of one side.
+  std::vector<double> potential(Side side, MatrixView points, Penalties const& penalties) const {
+    std::vector<double> values(to_size(points.rows()));
+    plan->points().at(side, points)->transform(side, MutableVectorView(values));
+    for (double& value : values) value /= 1 + eps / penalties.of(side);
+    return values;
+  }
+};
+
+/// Starts an operator from the stages before. Potentials are smooth functions of eps where eps is small: those of two
+/// stages are continued as a line.
+void start_from(Solved const& last, Solved const& before, double eps, Penalties const& penalties,
+                PointCloud const& clouds, EntropicOperator& entropic) {
+  std::vector<double> potentials[2];
+  for (Side const side : kSides) {
+    MatrixView const points = side == Side::rows ? clouds.x : clouds.y;
+    std::vector<double>& potential = potentials[static_cast<int>(side)];
+    potential = last.potential(side, points, penalties);
+    if (!before.plan || eps == last.eps) continue;
+    std::vector<double> const earlier = before.potential(side, points, penalties);
+    double const factor = (eps - last.eps) / (last.eps - before.eps);
+    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] += factor * (potential[i] - earlier[i]);
+  }
+  entropic.set_potentials(VectorView(potentials[0]), VectorView(potentials[1]));
+}
+
+}  // namespace
+
+void start_from_coarse(Backend const& backend, SinkhornProblem& problem) {
+  PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
+  if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
+  Penalties const penalties = penalties_of(problem.options);
+  std::vector<Stage> stages = stages_of(problem, backend.info().units);
+  Solved last, before;
+  for (; !stages.empty(); stages.pop_back()) {
+    SinkhornProblem stage = problem_of(stages.back(), problem, !last.plan);
+    stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage.options));
+    double const eps = stage.options.eps;
+    if (last.plan) start_from(last, before, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
+    run_sinkhorn(backend, {&stage, 1});
+    if (eps != last.eps) before = std::move(last);
+    last = {stage.entropic->plan(eps), eps};
+  }
+  if (!last.plan) return;
+  start_from(last, before, problem.options.eps, penalties, clouds, *problem.entropic);
+  problem.options.annealing = 1;
+}
+
+}  // namespace monge

@@ -1,0 +1,402 @@
+#include "geometry/tile_bounds.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "core/numbers.hpp"
+#include "core/parallel.hpp"
+
+namespace monge {
+namespace {
+
+/// Rounding of a model, relative to the size of its terms.
+constexpr double kRounding = 0x1p-40;
+/// What a model is raised by where it stands for a linear system that has no solution.
+constexpr double kRidge = 1e-9;
+/// The part of a share that pairs of nodes may use up. Their bounds are compared with it one by one, so most of it
+/// stays.
+constexpr double kNodeShare = 0.25;
+
+/// Solves the positive definite system of `size` equations, row-major, in place; the right-hand side follows it.
+void solve_in_place(double* matrix, double* right, std::int64_t size) {
+  for (std::int64_t k = 0; k < size; ++k) {
+    double const pivot = 1 / matrix[k * size + k];
+    for (std::int64_t r = k + 1; r < size; ++r) {
+      double const factor = matrix[r * size + k] * pivot;
+      for (std::int64_t c = k; c < size; ++c) matrix[r * size + c] -= factor * matrix[k * size + c];
+      right[r] -= factor * right[k];
+    }
+  }
+  for (std::int64_t k = size - 1; k >= 0; --k) {
+    for (std::int64_t c = k + 1; c < size; ++c) right[k] -= matrix[k * size + c] * right[c];
+    right[k] /= matrix[k * size + k];
+  }
+}
+
+}  // namespace
+
+TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate const& coordinate)
+    : tree_(size),
+      dimension_(dimension),
+      values_(to_size(2 * tree_.nodes() * dimension)),
+      within_(to_size(size * dimension)) {
+  auto const set = [&](std::int64_t node, std::int64_t k, double least, double most) {
+    double* const middle = values_.data() + 2 * node * dimension_;
+    middle[k] = least / 2 + most / 2;
+    // Rounding must not leave the ends of the box out.
+    middle[dimension_ + k] = std::max(most - middle[k], middle[k] - least);
+  };
+  for (std::int64_t tile = 0; tile < tree_.tiles(); ++tile) {
+    std::int64_t const begin = tree_.first_point(0, tile), end = tree_.first_point(0, tile + 1);
+    for (std::int64_t k = 0; k < dimension; ++k) {
+      double least = coordinate(begin, k), most = least;
+      for (std::int64_t place = begin; place < end; ++place) {
+        double const value = within_[to_size(place * dimension + k)] = coordinate(place, k);
+        least = std::min(least, value);
+        most = std::max(most, value);
+      }
+      set(tile, k, least, most);
+      for (std::int64_t place = begin; place < end; ++place) within_[to_size(place * dimension + k)] -= middle(tile)[k];
+    }
+  }
+  for (int height = 1; height < tree_.heights(); ++height) {
+    for (std::int64_t q = 0; q < tree_.nodes(height); ++q) {
+      std::int64_t const first = tree_.index(height - 1, 2 * q);
+      std::int64_t const second = 2 * q + 1 < tree_.nodes(height - 1) ? first + 1 : first;
+      for (std::int64_t k = 0; k < dimension; ++k)
+        set(tree_.index(height, q), k, std::min(middle(first)[k] - half(first)[k], middle(second)[k] - half(second)[k]),
+            std::max(middle(first)[k] + half(first)[k], middle(second)[k] + half(second)[k]));
+    }
+  }
+}
+
+TileModels::TileModels(TileBoxes const& boxes, std::span<double const> values, std::span<double const> weights,
+                       double unit, int threads)
+    : boxes_(&boxes),
+      stride_(kOwn + kOfCoordinate * boxes.dimension()),
+      nodes_(to_size(boxes.tree().nodes() * stride_)) {
+  TileTree const& tree = boxes.tree();
+  for (std::int64_t node = 0; node < tree.nodes(); ++node) {
+    for (std::int64_t k = 0; k < boxes.dimension(); ++k) {
+      double* const of = nodes_.data() + at(node) + kOwn + kOfCoordinate * k;
+      of[0] = unit * boxes.middle(node)[k];
+      // The products with the unit are rounded.
+      of[1] = unit * boxes.half(node)[k] + kRounding * (std::abs(of[0]) + unit * boxes.half(node)[k]);
+    }
+  }
+  parallel_ranges(threads, tree.tiles(), [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> scratch;
+    for (std::int64_t tile = begin; tile < end; ++tile) fit(tile, values, weights, unit, scratch);
+  });
+  for (int height = 1; height < tree.heights(); ++height) {
+    for (std::int64_t q = 0; q < tree.nodes(height); ++q) join(height, q);
+  }
+}
+
+/// Least squares, then raised to lie above all values.
+void TileModels::fit(std::int64_t tile, std::span<double const> values, std::span<double const> weights, double unit,
+                     std::vector<double>& scratch) {
+  std::int64_t const d = boxes_->dimension(), size = d + 1;
+  std::int64_t const begin = tree().first_point(0, tile), end = tree().first_point(0, tile + 1);
+  scratch.assign(to_size(size * (size + 2)), 0.0);
+  double* const matrix = scratch.data();
+  double* const solution = matrix + size * size;
+  double* const point = solution + size;
+  double* const node = nodes_.data() + at(tile);
+  double mass = 0, origin = -kInfinity;
+  auto const counts = [&](std::int64_t place) { return weights.empty() || weights[to_size(place)] > 0; };
+  for (std::int64_t place = begin; place < end; ++place) {
+    if (!counts(place)) continue;
+    mass += weights.empty() ? 1.0 : weights[to_size(place)];
+    if (!(values[to_size(place)] <= origin)) origin = values[to_size(place)];
+  }
+  node[1] = std::log2(mass);
+  node[0] = origin;
+  if (mass == 0) return;
+  point[0] = 1;
+  auto const read = [&](std::int64_t place) {
+    for (std::int64_t k = 0; k < d; ++k) point[k + 1] = unit * boxes_->within(place)[k];
+  };
+  for (std::int64_t place = begin; place < end; ++place) {
+    if (!counts(place)) continue;
+    read(place);
+    double const value = values[to_size(place)] - origin;
+    for (std::int64_t r = 0; r < size; ++r) {
+      for (std::int64_t c = 0; c < size; ++c) matrix[r * size + c] += point[r] * point[c];
+      solution[r] += point[r] * value;
+    }
+  }
+  double trace = 0;
+  for (std::int64_t k = 0; k < size; ++k) trace += matrix[k * size + k];
+  for (std::int64_t k = 0; k < size; ++k) matrix[k * size + k] += kRidge * trace;
+  solve_in_place(matrix, solution, size);
+  double rise = -kInfinity, largest = std::abs(origin);
+  for (std::int64_t place = begin; place < end; ++place) {
+    if (!counts(place)) continue;
+    read(place);
+    double model = 0;
+    for (std::int64_t k = 0; k < d; ++k) model += solution[k + 1] * point[k + 1];
+    double const above = values[to_size(place)] - origin - model;
+    if (!(above <= rise)) rise = above;  // NaN stays.
+    largest = std::max(largest, std::abs(model) + std::abs(values[to_size(place)]));
+  }
+  node[0] = origin + rise + kRounding * largest;
+  for (std::int64_t k = 0; k < d; ++k) node[kOwn + kOfCoordinate * k + 2] = solution[k + 1];
+}
+
+/// The mean of the slopes of the children, raised to lie above both models.
+void TileModels::join(int height, std::int64_t q) {
+  std::int64_t const d = boxes_->dimension();
+  double* const node = nodes_.data() + at(tree().index(height, q));
+  double const* children[2] = {nodes_.data() + at(tree().index(height - 1, 2 * q)), nullptr};
+  int count = 1;
+  if (2 * q + 1 < tree().nodes(height - 1)) {
+    children[1] = children[0] + stride_;
+    count = 2;
+  }
+  double mass = 0, counted = 0;
+  for (int c = 0; c < count; ++c) {
+    double const own = std::exp2(children[c][1]);
+    mass += own;
+    if (own == 0) continue;
+    ++counted;
+    for (std::int64_t k = 0; k < d; ++k) {
+      std::int64_t const slope = kOwn + kOfCoordinate * k + 2;
+      node[slope] += (children[c][slope] - node[slope]) / counted;
+    }
+  }
+  node[1] = std::log2(mass);
+  node[0] = -kInfinity;
+  for (int c = 0; c < count; ++c) {
+    if (std::exp2(children[c][1]) == 0) continue;
+    double top = children[c][0], size = std::abs(top);
+    for (std::int64_t k = 0; k < d; ++k) {
+      double const *own = node + kOwn + kOfCoordinate * k, *child = children[c] + kOwn + kOfCoordinate * k;
+      double const bend = std::abs(child[2] - own[2]) * child[1], shift = own[2] * (child[0] - own[0]);
+      top += bend - shift;
+      size += bend + std::abs(shift);
+    }
+    top += kRounding * size;
+    if (!(top <= node[0])) node[0] = top;
+  }
+}
+
+double largest_logit(TileModels const& rows, std::int64_t row, TileModels const& columns, std::int64_t column) {
+  double const* const x = rows.nodes_.data() + rows.at(row);
+  double const* const y = columns.nodes_.data() + columns.at(column);
+  double sum = x[0] + y[0];
+  std::int64_t const end = rows.stride_;
+  for (std::int64_t e = TileModels::kOwn; e < end; e += TileModels::kOfCoordinate) {
+    double const w = x[e] - y[e], p = x[e + 2], q = y[e + 2], half_u = x[e + 1], half_v = y[e + 1];
+    // Linear along u = v: the maximum lies where u or v is at the end to which p + q points.
+    double const sign = p + q < 0 ? -1.0 : 1.0, end_u = sign * half_u, end_v = sign * half_v;
+    double const v = std::min(std::max(w + end_u + q / 2, -half_v), half_v), by_v = w + end_u - v;
+    double const u = std::min(std::max(end_v - w + p / 2, -half_u), half_u), by_u = w + u - end_v;
+    sum += std::max(p * end_u + q * v - by_v * by_v, p * u + q * end_v - by_u * by_u);
+  }
+  return sum;
+}
+
+namespace {
+
+/// Calls work(range, first root, end of roots, height of the roots) for ranges of row nodes that fill threads evenly.
+template <class Work>
+int for_ranges(TileTree const& tree, int threads, Work const& work) {
+  int height = tree.heights() - 1;
+  while (height > 0 && tree.nodes(height) < 8 * std::int64_t{threads}) --height;
+  int const ranges = static_cast<int>(std::min<std::int64_t>(std::max(threads, 1), tree.nodes(height)));
+  on_threads(ranges, [&](int range) {
+    work(range, tree.nodes(height) * range / ranges, tree.nodes(height) * (range + 1) / ranges, height);
+  });
+  return ranges;
+}
+
+/// Appends the lists of consecutive ranges of rows.
+TileList chained(std::span<TileList const> parts) {
+  TileList all;
+  for (TileList const& part : parts) {
+    std::int64_t const before = all.begin.back();
+    for (std::size_t k = 1; k < part.begin.size(); ++k) all.begin.push_back(before + part.begin[k]);
+    all.tile.insert(all.tile.end(), part.tile.begin(), part.tile.end());
+  }
+  return all;
+}
+
+/// The search of one range of rows.
+class Search {
+ public:
+  Search(TileModels const& rows, TileModels const& columns, double share)
+      : rows_(rows),
+        columns_(columns),
+        share_(share),
+        least_(std::log2(kNodeShare * share / columns.total())),
+        levels_(to_size(rows.tree().heights() + 1)) {
+    levels_.back() = {columns.tree().heights() - 1, {0}, {}};
+  }
+
+  void visit(int height, std::int64_t q) { visit(height, q, levels_.back(), 0); }
+  TileList list;
+  std::vector<double> left_out;
+
+ private:
+  struct Candidates {
+    int height = 0;
+    std::vector<std::int64_t> nodes;
+    std::vector<double> bounds;
+  };
+
+  void visit(int height, std::int64_t q, Candidates const& from, double lost) {
+    std::int64_t const row = rows_.tree().index(height, q);
+    Candidates& own = levels_[to_size(height)];
+    lost += refine(row, from, own);
+    while (own.height > height) {
+      std::swap(own, spare_);
+      lost += refine(row, spare_, own);
+    }
+    if (height == 0) return keep(own, lost);
+    visit(height - 1, 2 * q, own, lost);
+    if (2 * q + 1 < rows_.tree().nodes(height - 1)) visit(height - 1, 2 * q + 1, own, lost);
+  }
+
+  /// The children of the candidates that may count for this row; returns the bound of the others.
+  double refine(std::int64_t row, Candidates const& from, Candidates& to) const {
+    TileTree const& tree = columns_.tree();
+    bool const down = from.height > 0;
+    to.height = down ? from.height - 1 : 0;
+    to.nodes.clear();
+    to.bounds.clear();
+    double lost = 0;
+    auto const test = [&](std::int64_t q) {
+      std::int64_t const node = tree.index(to.height, q);
+      double const bound = largest_logit(rows_, row, columns_, node);
+      if (bound <= least_) {
+        lost += std::exp2(bound + columns_.log_mass(node));
+      } else if (!(columns_.log_mass(node) == -kInfinity)) {
+        to.nodes.push_back(q);
+        to.bounds.push_back(bound);
+      }
+    };
+    for (std::int64_t const q : from.nodes) {
+      if (!down) {
+        test(q);
+      } else {
+        test(2 * q);
+        if (2 * q + 1 < tree.nodes(to.height)) test(2 * q + 1);
+      }
+    }
+    return lost;
+  }
+
+  /// Leaves out the tiles with the smallest bounds, as many as the share allows, by a histogram of the bounds.
+  void keep(Candidates const& candidates, double lost) {
+    constexpr int kBins = 128, kBinsOfTwo = 4;
+    std::array<double, kBins> sums{};
+    double const room = share_ - lost, top = std::log2(share_);
+    auto const size = [&](std::size_t k) {
+      return candidates.bounds[k] + columns_.log_mass(columns_.tree().index(0, candidates.nodes[k]));
+    };
+    auto const bin = [&](double bound) {
+      return static_cast<int>(std::min<double>((top - bound) * kBinsOfTwo, kBins - 1));
+    };
+    for (std::size_t k = 0; k < candidates.nodes.size(); ++k) {
+      double const bound = size(k);
+      if (bound <= top) sums[to_size(bin(bound))] += std::exp2(bound);
+    }
+    int first_out = kBins;
+    for (double sum = 0; first_out > 0 && sum + sums[to_size(first_out - 1)] <= room; --first_out)
+      sum += sums[to_size(first_out - 1)];
+    for (std::size_t k = 0; k < candidates.nodes.size(); ++k) {
+      double const bound = size(k);
+      if (bound <= top && bin(bound) >= first_out) {
+        lost += std::exp2(bound);
+      } else {
+        list.tile.push_back(static_cast<std::int32_t>(candidates.nodes[k]));
+      }
+    }
+    list.begin.push_back(static_cast<std::int64_t>(list.tile.size()));
+    left_out.push_back(lost * (1 + kRounding));
+  }
+
+  TileModels const &rows_, &columns_;
+  double share_, least_;
+  std::vector<Candidates> levels_;  // By the height of the rows.
+  Candidates spare_;
+};
+
+}  // namespace
+
+TileReach reach(TileModels const& rows, TileModels const& columns, double share, int threads) {
+  std::vector<TileList> parts(to_size(std::max(threads, 1)));
+  std::vector<std::vector<double>> left_out(parts.size());
+  int const ranges = for_ranges(rows.tree(), threads, [&](int range, std::int64_t begin, std::int64_t end, int height) {
+    Search search(rows, columns, share);
+    for (std::int64_t q = begin; q < end; ++q) search.visit(height, q);
+    parts[to_size(range)] = std::move(search.list);
+    left_out[to_size(range)] = std::move(search.left_out);
+  });
+  TileReach result{chained(std::span(parts).first(to_size(ranges))), {}};
+  for (int range = 0; range < ranges; ++range)
+    result.left_out.insert(result.left_out.end(), left_out[to_size(range)].begin(), left_out[to_size(range)].end());
+  return result;
+}
+
+TileList nearest(TileModels const& rows, TileModels const& columns, std::int64_t count, int threads) {
+  TileTree const& tree = columns.tree();
+  std::vector<TileList> parts(to_size(std::max(threads, 1)));
+  int const ranges = static_cast<int>(std::min<std::int64_t>(std::max(threads, 1), rows.tree().tiles()));
+  on_threads(ranges, [&](int range) {
+    TileList& list = parts[to_size(range)];
+    std::vector<std::pair<double, std::int64_t>> best, next;
+    for (std::int64_t row = rows.tree().tiles() * range / ranges; row < rows.tree().tiles() * (range + 1) / ranges;
+         ++row) {
+      best.assign(1, {0.0, 0});
+      for (int height = tree.heights() - 2; height >= 0; --height) {
+        next.clear();
+        for (auto const& [unused, q] : best) {
+          for (std::int64_t child = 2 * q; child < std::min(2 * q + 2, tree.nodes(height)); ++child) {
+            std::int64_t const node = tree.index(height, child);
+            double const bound = largest_logit(rows, row, columns, node) + columns.log_mass(node);
+            if (columns.log_mass(node) > -kInfinity) next.emplace_back(std::isnan(bound) ? 0 : -bound, child);
+          }
+        }
+        if (std::ssize(next) > count) {
+          std::nth_element(next.begin(), next.begin() + count, next.end());
+          next.resize(to_size(count));
+        }
+        std::swap(best, next);
+      }
+      for (auto const& [unused, q] : best) list.tile.push_back(static_cast<std::int32_t>(q));
+      std::sort(list.tile.begin() + list.begin.back(), list.tile.end());
+      list.begin.push_back(static_cast<std::int64_t>(list.tile.size()));
+    }
+  });
+  return chained(std::span(parts).first(to_size(ranges)));
+}
+
+TileList transposed(TileList const& list, std::int64_t tiles) {
+  TileList result;
+  result.begin.assign(to_size(tiles) + 1, 0);
+  result.tile.resize(list.tile.size());
+  for (std::int32_t const tile : list.tile) ++result.begin[to_size(tile) + 1];
+  for (std::size_t k = 1; k < result.begin.size(); ++k) result.begin[k] += result.begin[k - 1];
+  std::vector<std::int64_t> next(result.begin.begin(), result.begin.end() - 1);
+  for (std::int64_t row = 0; row < list.tiles(); ++row) {
+    for (std::int32_t const tile : list.of(row))
+      result.tile[to_size(next[to_size(tile)]++)] = static_cast<std::int32_t>(row);
+  }
+  return result;
+}
+
+TileList joined(TileList const& first, TileList const& second) {
+  TileList result;
+  result.begin.reserve(first.begin.size());
+  result.tile.reserve(std::max(first.tile.size(), second.tile.size()));
+  for (std::int64_t row = 0; row < first.tiles(); ++row) {
+    std::ranges::set_union(first.of(row), second.of(row), std::back_inserter(result.tile));
+    result.begin.push_back(static_cast<std::int64_t>(result.tile.size()));
+  }
+  return result;
+}
+
+}  // namespace monge

@@ -1,0 +1,171 @@
+// Method multiscale, against sums over all pairs and against solves over all pairs.
+#include <cmath>
+#include <string>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+/// Clouds of more pairs than the method leaves to dense solves.
+constexpr std::int64_t kN = 2300, kM = 2100;
+
+enum class CloudKind { cube, clusters, tails };
+
+Problem cloud_problem(CloudKind kind, std::int64_t d, Weights weights = Weights::uniform, double mass = 1) {
+  Random random(9);
+  auto const points = [&](std::int64_t n, double power) {
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < n; ++i) {
+      double const stretch = 1 / std::sqrt(random.uniform() + 1e-4);
+      for (std::int64_t k = 0; k < d; ++k) {
+        if (kind == CloudKind::cube) values.push_back(std::pow(random.uniform(), power));
+        if (kind == CloudKind::clusters)
+          values.push_back(static_cast<double>((i * 7 + k * 3) % (power > 1 ? 13 : 11)) / 12 + 0.01 * random.normal());
+        if (kind == CloudKind::tails) values.push_back(0.5 + 0.05 * stretch * random.normal());
+      }
+    }
+    return values;
+  };
+  return {.x = Stored(points(kN, 1), kN, d),
+          .y = Stored(points(kM, 1.5), kM, d),
+          .a = make_weights(weights, kN, mass, random),
+          .b = make_weights(weights, kM, mass, random)};
+}
+
+SolveOptions multiscale_options(double blur, double tolerance) {
+  SolveOptions options;
+  options.eps = blur * blur;
+  options.tolerance = tolerance;
+  options.method = Method::multiscale;
+  return options;
+}
+
+Plan solve_multiscale(Problem const& problem, SolveOptions const& options, int threads = 2) {
+  return monge::solve(Context::cpu(threads), problem.geometry(), problem.a, problem.b, options);
+}
+
+/// Certified values against those of all pairs at the plan's potentials.
+void expect_certificate_holds(Plan const& plan, Problem const& problem, double tolerance) {
+  Report const& report = plan.report();
+  Dense const dense(problem);
+  Potentials const potentials{widen(plan.f()), widen(plan.g())};
+  Penalties const penalties{report.penalty_a, report.penalty_b};
+  DenseEvaluation const truth = evaluate(dense, report.eps, potentials, penalties);
+  double const error = static_cast<double>(truth.row_error + truth.column_error), mass = report.mass;
+  EXPECT_TRUE(report.certified);
+  EXPECT_GE(report.marginal_error, error - 1e-9 * mass);
+  EXPECT_LE(report.marginal_error, error + 0.25 * tolerance * mass + 1e-9 * mass);
+  EXPECT_GE(report.transported_mass + report.left_out, static_cast<double>(truth.mass) - 1e-9 * mass);
+  EXPECT_LE(report.transported_mass, static_cast<double>(truth.mass) + 1e-9 * mass);
+  EXPECT_LE(report.dual, static_cast<double>(truth.dual) + 1e-9 * mass);
+  EXPECT_GE(report.dual, static_cast<double>(truth.dual) - report.eps * report.left_out - 1e-9 * mass);
+}
+
+TEST(Multiscale, converges_with_a_certificate_that_holds) {
+  struct Given {
+    CloudKind kind;
+    std::int64_t d;
+    double blur;
+    Weights weights = Weights::uniform;
+  };
+  for (Given const& given :
+       {Given{CloudKind::cube, 2, 0.05}, Given{CloudKind::cube, 3, 0.1}, Given{CloudKind::cube, 1, 0.02},
+        Given{CloudKind::cube, 2, 0.05, Weights::with_zeros}, Given{CloudKind::clusters, 3, 0.05, Weights::skewed},
+        Given{CloudKind::clusters, 3, 0.03}, Given{CloudKind::tails, 3, 0.1}, Given{CloudKind::tails, 3, 0.03}}) {
+    SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(given.kind) << ", d " << given.d << ", blur "
+                                    << given.blur << ", weights " << static_cast<int>(given.weights));
+    Problem const problem = cloud_problem(given.kind, given.d, given.weights);
+    for (double const tolerance : {1e-2, 1e-4}) {
+      Plan const plan = solve_multiscale(problem, multiscale_options(given.blur, tolerance));
+      EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+      expect_certificate_holds(plan, problem, tolerance);
+    }
+  }
+}
+
+TEST(Multiscale, has_the_values_and_gradients_of_all_pairs) {
+  Problem const problem = cloud_problem(CloudKind::cube, 2);
+  SolveOptions options = multiscale_options(0.05, 1e-5);
+  Plan const plan = solve_multiscale(problem, options);
+  options.method = Method::automatic;
+  options.tolerance = 1e-8;
+  Plan const whole = solve_multiscale(problem, options);
+  EXPECT_LE(plan.report().dual, whole.report().primal + 1e-12);
+  // To first order the value of a plan is off by its gap.
+  EXPECT_NEAR(plan.report().primal, whole.report().primal, 2 * std::abs(plan.report().gap) + 1e-10);
+  std::vector<double> x(kN * 2), all(kN * 2);
+  (void)plan.gradients({.x = MutableMatrixView(x.data(), kN, 2)});
+  (void)whole.gradients({.x = MutableMatrixView(all.data(), kN, 2)});
+  // 2 sum_j P_ij (x_i - y_j): |x - y| <= sqrt(2), and the plans differ by at most the marginal errors and what mass is
+  // misplaced between them, which is near the marginal error over the rate of the last sweeps.
+  double difference = 0;
+  for (std::size_t e = 0; e < x.size(); ++e) difference += std::abs(x[e] - all[e]);
+  EXPECT_LE(difference, 100 * 1e-5);
+}
+
+TEST(Multiscale, takes_penalties) {
+  Problem const problem = cloud_problem(CloudKind::cube, 2);
+  SolveOptions options = multiscale_options(0.05, 1e-4);
+  options.penalty_a = 0.3;
+  Plan const plan = solve_multiscale(problem, options);
+  EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+  expect_certificate_holds(plan, problem, 1e-4);
+}
+
+TEST(Multiscale, is_bitwise_repeatable) {
+  Problem const problem = cloud_problem(CloudKind::clusters, 3);
+  for (int const threads : {1, 3}) {
+    Plan const first = solve_multiscale(problem, multiscale_options(0.05, 1e-3), threads);
+    Plan const second = solve_multiscale(problem, multiscale_options(0.05, 1e-3), threads);
+    EXPECT_EQ(first.f(), second.f());
+    EXPECT_EQ(first.g(), second.g());
+  }
+}
+
+TEST(Multiscale, solvers_solve_again) {
+  Problem const problem = cloud_problem(CloudKind::cube, 2);
+  SolveOptions options = multiscale_options(0.05, 1e-3);
+  Solver solver(Context::cpu(2), problem.geometry(), options);
+  Plan const first = solver.solve(), second = solver.solve();
+  EXPECT_EQ(first.f(), second.f());
+  options.tolerance = 1e-5;
+  EXPECT_EQ(solver.solve(options).status(), Status::converged);
+}
+
+TEST(Multiscale, divergences_are_those_of_all_pairs) {
+  Problem const problem = cloud_problem(CloudKind::cube, 2);
+  SolveOptions options = multiscale_options(0.05, 1e-5);
+  Divergence const some = sinkhorn_divergence(Context::cpu(2), problem.clouds(), problem.a, problem.b, options);
+  options.method = Method::automatic;
+  options.tolerance = 1e-8;
+  Divergence const all = sinkhorn_divergence(Context::cpu(2), problem.clouds(), problem.a, problem.b, options);
+  EXPECT_NEAR(some.value, all.value, 2 * some.gap + 2 * all.gap + 1e-10);
+}
+
+TEST(Multiscale, refuses_what_it_cannot_take) {
+  SolveOptions const options = multiscale_options(1, 1e-3);
+  auto const message = [&](Problem const& given) -> std::string {
+    try {
+      solve_multiscale(given, options);
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      return error.what();
+    }
+    return "";
+  };
+  auto const of_costs = [](Costs costs) {
+    Recipe recipe{20, 30, 2};
+    recipe.costs = costs;
+    return make_problem(recipe);
+  };
+  auto const expect = [&](Problem const& given, std::string const& found) {
+    EXPECT_NE(message(given).find("method: is multiscale, given " + found), std::string::npos) << message(given);
+  };
+  expect(of_costs(Costs::distances), "a cost matrix");
+  expect(of_costs(Costs::euclidean), "a cost function other than sqeuclidean");
+  expect(of_costs(Costs::labels), "labels");
+}
+
+}  // namespace
+}  // namespace monge::oracle
