@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/numbers.hpp"
+#include "core/stopwatch.hpp"
 #include "geometry/point_tree.hpp"
 
 namespace monge {
@@ -175,17 +176,32 @@ void start_from(Solved const& last, Solved const& before, double eps, Penalties 
 
 }  // namespace
 
-void start_from_coarse(Backend const& backend, SinkhornProblem& problem) {
+void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int index) {
   PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
   if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
   Penalties const penalties = penalties_of(problem.options);
   std::vector<Stage> stages = stages_of(problem, backend.info().units);
+  Stopwatch const watch;
+  bool goes_on = true;
   Solved last, before;
-  for (; !stages.empty(); stages.pop_back()) {
+  for (; !stages.empty() && goes_on; stages.pop_back()) {
     SinkhornProblem stage = problem_of(stages.back(), problem, !last.plan);
     stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage.options));
     double const eps = stage.options.eps;
     if (last.plan) start_from(last, before, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
+    if (problem.options.progress) {
+      stage.options.progress = [&](Progress const& of_stage) {
+        Progress progress = of_stage;
+        progress.seconds = watch.seconds();
+        progress.problem = index;
+        progress.potentials = [&] {
+          Solved const present{stage.entropic->plan(of_stage.eps), of_stage.eps};
+          return Potentials{present.potential(Side::rows, clouds.x, penalties),
+                            present.potential(Side::columns, clouds.y, penalties)};
+        };
+        return goes_on = problem.options.progress(progress);
+      };
+    }
     run_sinkhorn(backend, {&stage, 1});
     if (eps != last.eps) before = std::move(last);
     last = {stage.entropic->plan(eps), eps};
@@ -193,6 +209,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem) {
   if (!last.plan) return;
   start_from(last, before, problem.options.eps, penalties, clouds, *problem.entropic);
   problem.options.annealing = 1;
+  if (!goes_on) problem.options.progress = [](Progress const&) { return false; };
 }
 
 }  // namespace monge

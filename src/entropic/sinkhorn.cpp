@@ -111,7 +111,7 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
     if (solves) keep_potentials_equal(backend, problems[i]);
-    begin(backend, problems[i], solves);
+    begin(backend, problems[i], solves, static_cast<int>(i));
   });
   double const setup = watch.seconds();
   solves ? run_sinkhorn(backend, problems) : keep_potentials(problems);
@@ -262,7 +262,7 @@ void forget_potentials(EntropicOperator& entropic) {
   for (Side const side : kSides) entropic.vectors().combine({}, entropic.potential(side));
 }
 
-void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
+void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int index) {
   auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
   double mean_cost = problem.entropic->cost_size().mean;
   if (clouds != nullptr) require_no_overflow(clouds->cost_function, 0, mean_cost);
@@ -276,7 +276,7 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves) {
   if (!problem.start.f.empty()) {
     set_start(problem, solves);
   } else if (solves && problem.options.method == Method::multiscale) {
-    start_from_coarse(backend, problem);
+    start_from_coarse(backend, problem, index);
   }
   problem.report = first_report(backend, problem, mean_cost);
 }

@@ -62,7 +62,7 @@ void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem);
 /// that overflow float32 get a new operator in float64. Throws if they overflow there, too. If a solve follows
 /// (`solves`), the warm start of a balanced problem with a tolerance may be shifted to (f + t, g - t), which changes no
 /// plan.
-void begin(Backend const& backend, SinkhornProblem& problem, bool solves);
+void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int index = 0);
 
 /// Moves (f', g') by constants to equal means: large constants would leave few digits to the rest. The sum of both
 /// means stays if it may be the dual value of a plan, and becomes 0 otherwise.

@@ -167,5 +167,33 @@ TEST(Multiscale, refuses_what_it_cannot_take) {
   expect(of_costs(Costs::labels), "labels");
 }
 
+TEST(Multiscale, progress_has_the_checks_of_coarse_clouds_and_can_stop_them) {
+  Problem const problem = cloud_problem(CloudKind::cube, 2);
+  SolveOptions options = multiscale_options(0.03, 1e-3);
+  int coarse = 0, fine = 0;
+  double seconds = 0;
+  options.progress = [&](Progress const& check) {
+    (check.eps > options.eps ? coarse : fine) += 1;
+    EXPECT_GE(check.seconds, check.eps > options.eps ? seconds : 0);
+    seconds = check.seconds;
+    if (coarse == 1 && fine == 0) {
+      monge::Potentials const present = check.potentials();
+      EXPECT_EQ(std::ssize(present.f), kN);
+      EXPECT_EQ(std::ssize(present.g), kM);
+    }
+    return true;
+  };
+  EXPECT_EQ(solve_multiscale(problem, options).status(), Status::converged);
+  EXPECT_GT(coarse, 2);
+  EXPECT_GT(fine, 0);
+
+  int calls = 0;
+  options.progress = [&](Progress const&) { return ++calls < 2; };
+  Plan const stopped = solve_multiscale(problem, options);
+  EXPECT_EQ(stopped.status(), Status::stopped);
+  EXPECT_EQ(calls, 2);
+  expect_certificate_holds(stopped, problem, 1e-3);
+}
+
 }  // namespace
 }  // namespace monge::oracle
