@@ -39,9 +39,9 @@ struct DivergenceArguments {
   RunArguments run;
 };
 
-/// A divergence has no method splr.
+/// A divergence has neither method splr nor multiscale.
 struct Methods {
-  std::string text() const { return "auto, sinkhorn, newton or multiscale"; }
+  std::string text() const { return "auto, sinkhorn or newton"; }
 };
 
 void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,

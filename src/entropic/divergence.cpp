@@ -199,8 +199,8 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   require(options.penalty_a == options.penalty_b,
           "penalty_b: is {}; must be {} as penalty_a is, as each measure meets itself", options.penalty_b,
           options.penalty_a);
-  require(options.method != Method::splr,
-          "method: is splr; must be auto, sinkhorn, newton or multiscale for a divergence");
+  require(options.method != Method::splr && options.method != Method::multiscale,
+          "method: is {}; must be auto, sinkhorn or newton for a divergence", name(options.method));
   require(options.f.empty() && options.g.empty(), "{}: is given in the options; must be given with the problem",
           options.f.empty() ? "g" : "f");
   std::size_t const count = given.size();

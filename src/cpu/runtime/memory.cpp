@@ -27,24 +27,25 @@ MemoryCount& memory() {
 
 namespace {
 
+/// Advises the system about the whole pages within an array. It is only advice, so a refusal is no error.
+[[maybe_unused]] void advise(void* data, std::size_t bytes, std::uintptr_t page, int advice) {
+  auto const address = reinterpret_cast<std::uintptr_t>(data);
+  std::uintptr_t const begin = (address + page - 1) / page * page, end = (address + bytes) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+}
+
 /// Asks for pages of 2 MiB if the array is large enough. Kept scores stream from memory, and a page walk every 4 KiB
-/// costs a fifth of their time (docs/tuning.md). The request is only advice, so a refusal is no error.
+/// costs a fifth of their time (docs/tuning.md).
 void advise_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
-  constexpr std::uintptr_t kPage = 1 << 21;
-  auto const address = reinterpret_cast<std::uintptr_t>(data);
-  std::uintptr_t const begin = (address + kPage - 1) / kPage * kPage, end = (address + bytes) / kPage * kPage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  advise(data, bytes, 1 << 21, MADV_HUGEPAGE);
 #endif
 }
 
 /// Lets the system take the pages of a free block where memory is short; until then they cost nothing to use again.
 void offer_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_FREE
-  constexpr std::uintptr_t kPage = 1 << 12;
-  auto const address = reinterpret_cast<std::uintptr_t>(data);
-  std::uintptr_t const begin = (address + kPage - 1) / kPage * kPage, end = (address + bytes) / kPage * kPage;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_FREE);
+  advise(data, bytes, 1 << 12, MADV_FREE);
 #endif
 }
 
