@@ -121,7 +121,7 @@ std::vector<Stage> stages_of(SinkhornProblem const& problem, int threads) {
 }
 
 /// The problem of a stage, without its operator.
-SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last, bool is_first) {
+SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last) {
   SinkhornProblem result;
   PointCloud clouds = std::get<PointCloud>(last.geometry);
   std::int64_t const d = clouds.x.columns();
@@ -139,7 +139,6 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last, bool
   result.options.iterations = std::min(last.options.iterations, kStagePasses);
   result.options.progress = {};
   if (stage.pairs() <= kFewPairs) result.options.method = Method::automatic;
-  result.options.annealing = is_first ? last.options.annealing : 1;
   return result;
 }
 
@@ -185,7 +184,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
   bool goes_on = true;
   Solved last, before;
   for (; !stages.empty() && goes_on; stages.pop_back()) {
-    SinkhornProblem stage = problem_of(stages.back(), problem, !last.plan);
+    SinkhornProblem stage = problem_of(stages.back(), problem);
     stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage.options));
     double const eps = stage.options.eps;
     if (last.plan) start_from(last, before, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
@@ -208,7 +207,6 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
   }
   if (!last.plan) return;
   start_from(last, before, problem.options.eps, penalties, clouds, *problem.entropic);
-  problem.options.annealing = 1;
   if (!goes_on) problem.options.progress = [](Progress const&) { return false; };
 }
 
