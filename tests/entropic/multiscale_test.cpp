@@ -145,23 +145,28 @@ TEST(Multiscale, divergences_refuse_it) {
 
 // The line through the potentials of two stages may be far off for points that are far from all others.
 TEST(Multiscale, a_poor_start_gets_the_ladder) {
-  Random random(2);
   std::int64_t const n = 2400;
-  std::vector<double> x, y;
-  for (std::int64_t k = 0; k < 3 * n; ++k) {
-    x.push_back(random.normal() / std::pow(random.uniform() + 1e-9, 1 / 1.2));
-    y.push_back(random.normal());
+  int passes = 0, of_auto = 0;
+  for (std::uint64_t const seed : {1, 2, 3, 4}) {
+    Random random(seed);
+    std::vector<double> x, y;
+    for (std::int64_t k = 0; k < 3 * n; ++k) {
+      x.push_back(random.normal() / std::pow(random.uniform() + 1e-9, 1 / 1.2));
+      y.push_back(random.normal());
+    }
+    std::vector<double> const weights(n, 1.0 / n);
+    Problem const problem{.x = Stored(x, n, 3), .y = Stored(y, n, 3), .a = weights, .b = weights};
+    double square = 0;
+    for (double const value : x) square += value * value / n;
+    SolveOptions options = multiscale_options(std::sqrt(2e-3 * square), 1e-3);
+    Plan const plan = solve_multiscale(problem, options);
+    EXPECT_EQ(plan.status(), Status::converged);
+    expect_certificate_holds(plan, problem, 1e-3);
+    passes += plan.report().iterations;
+    options.method = Method::automatic;
+    of_auto += solve_multiscale(problem, options).report().iterations;
   }
-  std::vector<double> const weights(n, 1.0 / n);
-  Problem const problem{.x = Stored(x, n, 3), .y = Stored(y, n, 3), .a = weights, .b = weights};
-  double square = 0;
-  for (double const value : x) square += value * value / n;
-  SolveOptions options = multiscale_options(std::sqrt(2e-3 * square), 1e-3);
-  Plan const plan = solve_multiscale(problem, options);
-  EXPECT_EQ(plan.status(), Status::converged);
-  expect_certificate_holds(plan, problem, 1e-3);
-  options.method = Method::automatic;
-  EXPECT_LE(plan.report().iterations, 2 * solve_multiscale(problem, options).report().iterations + 20);
+  EXPECT_LE(passes, 2 * of_auto + 40);
 }
 
 TEST(Multiscale, refuses_what_it_cannot_take) {
