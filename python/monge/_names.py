@@ -128,7 +128,7 @@ def say_nearest(error: Exception, function: Callable[..., Any], keywords: Iterab
         name, what, known, rest = unknown.groups()
         of_points = COSTS if "metric" in arguments and "stopThr" not in arguments else ()  # POT's functions have none.
         nearest = nearest_name(name, [*arguments, *of_points, *re.split(", | and ", known)])
-        if nearest:
+        if nearest and nearest != name:
             error.args = (f"{name}: {what}; did you mean {nearest}? Options are {known}{rest}",)
     elif none is not None and none[1] in keywords and none[1] not in arguments:
         nearest = nearest_name(none[1], arguments)

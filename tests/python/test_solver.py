@@ -206,3 +206,8 @@ def test_its_repr_says_how_it_solves():
     solver = monge.Solver(0.5, tol=1e-3, metric="dot", unbalanced=2.0)
     assert repr(solver) == "<Solver metric dot, eps 0.5, tolerance 0.001, penalty_a 2.0, penalty_b 2.0>"
     assert repr(monge.Solver()) == "<Solver metric sqeuclidean>"
+
+
+def test_an_argument_of_a_solve_is_no_option_of_a_solver():
+    with pytest.raises(TypeError, match="^labels_x: is no option; options are eps, "):
+        monge.Solver(0.1, labels_x=[0, 1])
