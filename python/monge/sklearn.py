@@ -33,8 +33,8 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         reg: eps > 0 in units of the cost, or "auto", the default, for 5 % of the mean cost. With a regularised method
             the weight of its term, as in :func:`monge.solve_regularized`. 0 or None: the plan is exact.
         metric: As for :func:`monge.solve_sample`.
-        method: "auto", "sinkhorn", "newton", "splr" or "multiscale" for entropic plans, "auto" for exact ones. With "group_lasso"
-            each target takes mass from few classes of y. "quadratic" and "none" have sparse plans.
+        method: "auto", "sinkhorn", "newton", "splr" or "multiscale" for entropic plans, "auto" for exact ones. With
+            "group_lasso" each target takes mass from few classes of y. "quadratic" and "none" have sparse plans.
         unbalanced: The penalty of the marginals of an entropic plan, or a pair. By default all mass is transported.
         precision: "auto" or "float32", with which maps have float32's rounding, or "float64".
         tol, max_iter: The tolerance and the iteration limit of the solve; by default those of the solver.

@@ -56,8 +56,8 @@ class CpuBackend final : public Backend {
   PassTimes pass_times(Geometry const& geometry, double cache_bytes) const override {
     auto const [rows, columns, dimension] = shape_of(geometry);
     double const d = static_cast<double>(dimension);
-    // The first term is of passes, the second of what is done between them. A pass over few pairs takes even longer,
-    // but hard problems then lose more where Newton's method comes late.
+    // The first term is the time of a pass, the second that of the work between passes. The limit is below the time of
+    // a pass over few pairs: hard problems of that size lose more where Newton's method comes late.
     double const newton =
         std::min(6.0, (d > 0 ? 1.9 : 4.0) + 1.7e5 / (static_cast<double>(rows) * static_cast<double>(columns)));
     if (d == 0) return {.float64 = 2, .newton = newton, .mixes = true};  // A matrix.

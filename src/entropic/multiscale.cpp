@@ -112,7 +112,7 @@ std::vector<Stage> stages_of(SinkhornProblem const& problem, int threads) {
   std::vector<Stage> stages;
   for (double eps = problem.options.eps;; eps *= kFactor) {
     double const radius = kRadius * std::sqrt(eps / clouds.scale);
-    bool const is_last = stages.empty() && eps == problem.options.eps;
+    bool const is_last = eps == problem.options.eps;
     Stage stage{eps, x.cut(radius), y.cut(radius), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
     bool const is_first = stage.pairs() <= kFewPairs || eps >= top;
     if (!is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds)) stages.push_back(std::move(stage));

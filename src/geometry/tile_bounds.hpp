@@ -1,4 +1,4 @@
-// Bounds of what the tiles of a plan carry, and lists of the tiles that carry something (docs/math.md, section 20).
+// Bounds of the mass in the tiles of a plan, and lists of the tiles whose mass counts (docs/math.md, section 20).
 //
 // All numbers are logits: base-2 logarithms. With x and y in units in which a cost of 1 is a logit of 1,
 //   t_ij = F_i + G_j - |x_i - y_j|^2,   F = f log2(e) / eps,   G alike.
@@ -82,7 +82,7 @@ struct TileList {
 /// carries at most `share` in each row.
 struct TileReach {
   TileList list;
-  std::vector<double> left_out;  // For each tile an upper bound of sum_j b_j 2^t_ij over what is left out.
+  std::vector<double> left_out;  // For each tile an upper bound of sum_j b_j 2^t_ij over the columns j left out.
 };
 TileReach reach(TileModels const& rows, TileModels const& columns, double share, int threads);
 

@@ -1,5 +1,5 @@
-// Operators that leave pairs out, against sums over all pairs in long double: what is left out is bounded, and bounded
-// in the certificate.
+// Operators that leave pairs out, against sums over all pairs in long double: the mass of the pairs left out has a
+// bound, and the certificate allows for it.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -176,7 +176,8 @@ TEST_P(Truncation, sweeps_go_where_those_over_all_pairs_go) {
     Dense const dense(test.problem);
     Tolerance const tolerance(test.problem, eps, arithmetic(test.problem.d()));
     SweepResult const expected = sweep(dense, {eps}, 1, start);
-    // A half-step that lacks a share s of each sum is off by -eps log(1 - s); the columns see that of the rows too.
+    // Where each sum lacks a share s, a half-step is off by -eps log(1 - s). The columns are off by the rows' part,
+    // too.
     Real const allowed = 2 * tolerance.sweeps({eps}, 1, expected) + 3 * kShare * eps;
     Potentials const one = potentials_of(*listed), all = potentials_of(*whole);
     for (Side const side : {Side::rows, Side::columns}) {

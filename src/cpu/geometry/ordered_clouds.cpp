@@ -6,14 +6,11 @@
 #include "geometry/points.hpp"
 
 namespace monge::cpu {
-namespace {
 
 std::shared_ptr<PointOrder const> order_of(char const* field, MatrixView points, int threads) {
   centre_of(field, points, {});  // Refuses points that are not finite.
   return std::make_shared<PointOrder const>(tree_order(points, threads));
 }
-
-}  // namespace
 
 OrderedClouds::OrderedClouds(PointCloud const& given, int threads)
     : OrderedClouds(given, order_of("x", given.x, threads), order_of("y", given.y, threads)) {}

@@ -10,6 +10,9 @@
 
 namespace monge::cpu {
 
+/// The order of a cloud's tree. Throws invalid_argument for a coordinate that is not finite, by the caller's index.
+std::shared_ptr<PointOrder const> order_of(char const* field, MatrixView points, int threads);
+
 /// A copy of two clouds, the points of each in the order of its tree.
 class OrderedClouds {
  public:

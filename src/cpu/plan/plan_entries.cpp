@@ -61,17 +61,24 @@ class RowRanking {
   /// point(k) is the point of the k-th of the row, or k itself where `is_whole`.
   template <class Point>
   std::span<Ranked<T> const> operator()(std::span<T const> row, bool is_whole, Point const& point, std::size_t k) {
-    if (is_whole || row.size() > k) {
-      std::span<Ranked<T> const> const found = of_listed(row, point, std::min(k, row.size()));
-      if (is_whole || found.back().logarithm > -std::numeric_limits<T>::infinity()) return found;
-    } else {
-      of_listed(row, point, row.size());
-    }
-    // The entries of the row are fewer than k: the smallest of the other points follow.
+    find_listed(row, point, std::min(k, row.size()));
+    if (is_whole) return found_;
     auto const has_entry = [](Ranked<T> const& ranked) {
       return ranked.logarithm > -std::numeric_limits<T>::infinity();
     };
     found_.erase(std::find_if_not(found_.begin(), found_.end(), has_entry), found_.end());
+    return filled(k);
+  }
+  /// The first k of a row without entries.
+  std::span<Ranked<T> const> none(std::size_t k) {
+    found_.clear();
+    return filled(k);
+  }
+
+ private:
+  /// Up to k: after the entries found the other points follow, by index.
+  std::span<Ranked<T> const> filled(std::size_t k) {
+    if (found_.size() == k) return found_;
     std::vector<std::int64_t> taken;
     for (Ranked<T> const& ranked : found_) taken.push_back(ranked.j);
     std::sort(taken.begin(), taken.end());
@@ -85,17 +92,8 @@ class RowRanking {
     }
     return found_;
   }
-  /// The first k of a row without entries.
-  std::span<Ranked<T> const> none(std::size_t k) {
-    found_.clear();
-    for (std::size_t j = 0; j < k; ++j)
-      found_.push_back({-std::numeric_limits<T>::infinity(), static_cast<std::int64_t>(j)});
-    return found_;
-  }
-
- private:
   template <class Point>
-  std::span<Ranked<T> const> of_listed(std::span<T const> row, Point const& point, std::size_t k) {
+  void find_listed(std::span<T const> row, Point const& point, std::size_t k) {
     largest_.clear();
     for_each_group(row, [&](std::size_t, std::span<T const> group) { largest_.push_back(largest_of(group)); });
     T least = -std::numeric_limits<T>::infinity();
@@ -113,7 +111,7 @@ class RowRanking {
       }
     });
     std::partial_sort(found_.begin(), at(found_, k), found_.end());
-    return std::span(found_).first(k);
+    found_.erase(at(found_, k), found_.end());
   }
 
   template <class Vector>

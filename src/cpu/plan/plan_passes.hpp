@@ -44,7 +44,7 @@ inline constexpr double kReach = sizeof(T) == 4 ? 0x1p60 : 0x1p800;
 
 template <class T>
 struct PlanOperator<T>::Products {
-  /// `panels`: those of an ordered problem, or null.
+  /// `panels`: the panels that passes of an ordered problem take; null: all.
   Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes, TileList const* panels)
       : stripes(*data.costs, side, team, cache_bytes, panels != nullptr ? PassOver::listed : PassOver::all),
         logits(data.costs->size(opposite(side))),

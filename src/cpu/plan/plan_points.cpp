@@ -6,9 +6,9 @@
 
 #include "core/numbers.hpp"
 #include "core/strided.hpp"
+#include "cpu/geometry/ordered_clouds.hpp"
 #include "cpu/plan/plan_operator.hpp"
 #include "cpu/plan/plan_passes.hpp"
-#include "geometry/points.hpp"
 
 namespace monge::cpu {
 
@@ -141,8 +141,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   std::vector<double> ordered;
   std::shared_ptr<PointOrder const> order;
   if (data_.ordering) {
-    centre_of("points", points, {});  // Refuses points that are not finite by the caller's index.
-    order = std::make_shared<PointOrder const>(tree_order(points, workers_.threads));
+    order = order_of("points", points, workers_.threads);
     ordered = in_order(points, *order);
     points = MatrixView(ordered.data(), points.rows(), points.columns());
   }
