@@ -19,6 +19,7 @@
 #include "core/strided.hpp"
 #include "cpu/assignment/operator.hpp"
 #include "cpu/entropic/entropic_operator.hpp"
+#include "cpu/entropic/mixture.hpp"
 #include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
 #include "cpu/geometry/ordered_clouds.hpp"
@@ -107,6 +108,11 @@ class CpuBackend final : public Backend {
     std::vector<std::unique_ptr<PlanOperator>> plans;
     for (PlanInput const& input : inputs) plans.push_back(input.entropic->plan(input.eps, input.t));
     return plans;
+  }
+
+  void mix(VectorOperations const& vectors, Vector const& image_f, Vector const& image_g, Mixture& mixture, Vector& f,
+           Vector& g) const override {
+    cpu::mix(vectors, image_f, image_g, mixture, f, g);
   }
 
   std::vector<std::shared_ptr<RegularizedCosts const>> regularized_costs(

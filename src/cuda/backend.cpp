@@ -17,6 +17,7 @@
 #include "core/side_by_side.hpp"
 #include "cuda/assignment/operator.hpp"
 #include "cuda/entropic/entropic_operator.hpp"
+#include "cuda/entropic/mixture.hpp"
 #include "cuda/entropic/sweeper.hpp"
 #include "cuda/geometry/matrix_costs.hpp"
 #include "cuda/geometry/point_costs.hpp"
@@ -108,20 +109,13 @@ class CudaBackend final : public Backend {
     return operators;
   }
 
+  /// At an eps far above all costs the plan is the product of the weights.
   double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {
-    DeviceGuard const guard(runtime_->index());
-    cudaStream_t const stream = runtime_->stream();
-    Weights const a(runtime_, marginals.a, stream), b(runtime_, marginals.b, stream);
-    RegularizedMatrix matrix{.rows = static_cast<int>(clouds.x.rows()), .columns = static_cast<int>(clouds.y.rows())};
-    DeviceArray<unsigned char> const points =
-        load_points(runtime_, clouds, a.of_points(), b.of_points(), matrix.points);
-    DeviceArray<unsigned char> const scratch(runtime_, survey_bytes(matrix, false));
-    DeviceArray<CostSurvey> const found(runtime_, 1);
-    survey_costs(
-        {.matrix = matrix, .a = a.weight(), .b = b.weight(), .scratch = scratch.data(), .result = found.data()},
-        stream);
-    CostSurvey const survey = download(*runtime_, found.data(), 1)[0];
-    return survey.cost_sum / survey.weight_sum;
+    std::unique_ptr<monge::EntropicOperator> const entropic =
+        entropic_operator(clouds, marginals, {.precision = Precision::float64});
+    double const bound = entropic->cost_size().bound_of_all;
+    Evaluation const value = entropic->evaluate(bound > 0 ? 0x1p60 * bound : 1.0);
+    return value.transport_cost / value.mass;
   }
 
   std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
@@ -197,6 +191,11 @@ class CudaBackend final : public Backend {
 
   /// Small problems leave most of the device idle, and their host waits for each pass: threads with a stream each work
   /// on them.
+  void mix(VectorOperations const&, Vector const& image_f, Vector const& image_g, Mixture& mixture, Vector& f,
+           Vector& g) const override {
+    cuda::mix(runtime_, image_f, image_g, mixture, f, g);
+  }
+
   void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
     std::vector<std::size_t> small;
     for (std::size_t k = 0; k < sizes.size(); ++k) {

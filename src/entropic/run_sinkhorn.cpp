@@ -32,7 +32,8 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
 class SinkhornRun {
  public:
   SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)
-      : problem_(problem),
+      : backend_(backend),
+        problem_(problem),
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
                 level(problem.marginals, penalties_of(problem.options)),
@@ -53,7 +54,7 @@ class SinkhornRun {
   bool mixes() const { return next().mixing != Mixing::off; }
   /// Uses the operator alone, as keep_best() does.
   void mix() {
-    if (!mixing_) mixing_ = std::make_unique<AndersonMixing>(entropic(), problem_.marginals.b);
+    if (!mixing_) mixing_ = std::make_unique<AndersonMixing>(backend_, entropic(), problem_.marginals.b);
     next().mixing == Mixing::start ? mixing_->start() : mixing_->combine();
   }
   void swept(SweepErrors const& errors) {
@@ -202,6 +203,7 @@ class SinkhornRun {
       policy_.stop();
   }
 
+  Backend const& backend_;
   SinkhornProblem& problem_;
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.

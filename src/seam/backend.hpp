@@ -15,6 +15,7 @@
 #include "ranks/ranks.hpp"
 #include "seam/assignment_operator.hpp"
 #include "seam/entropic_operator.hpp"
+#include "seam/mixture.hpp"
 #include "seam/projection_operator.hpp"
 #include "seam/quadratic_operator.hpp"
 #include "seam/regularized_operator.hpp"
@@ -113,6 +114,11 @@ class EntropicBackend {
   /// Waits.
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
   virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
+  /// Makes (image_f, image_g) the last image of `mixture`, whose `images` and `eps` know of it, and writes the
+  /// combination of the images to f, g and `mixture.start`. The vectors are those of one operator, whose `vectors` work
+  /// on them; f and g may be the image. Does not wait.
+  virtual void mix(VectorOperations const& vectors, Vector const& image_f, Vector const& image_g, Mixture& mixture,
+                   Vector& f, Vector& g) const = 0;
 };
 
 /// The same for regularised plans.
@@ -140,7 +146,8 @@ struct PassTimes {
   /// Up to this largest cost, in units of eps, a solve is expected to be no slower in float64 throughout than with
   /// float64 certificates of float32 sweeps.
   double float64_up_to = 0;
-  bool mixes = false;  ///< Whether a combination of potentials takes far less time than a sweep.
+  bool mixes = false;  ///< Whether sweeps are mixed (entropic/policy/anderson.hpp).
+  double mixing = 0;   ///< The combination before a mixed sweep and the wait after it.
 };
 
 /// The points of each side of a problem.

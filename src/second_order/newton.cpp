@@ -22,7 +22,9 @@ constexpr double kLongest = 3;
 /// Relative residual of conjugate gradients. Damping leaves about a fifth of the error, so more digits of a step are
 /// useless.
 constexpr double kResidual = 0.1;
-constexpr int kMostProducts = 30;
+/// Products of a step. Where conjugate gradients need more, later steps may take twice as many, up to
+/// kMostProductsEver: steps that leave slow modes alone converge as slowly as sweeps.
+constexpr int kMostProducts = 30, kMostProductsEver = 4 * kMostProducts;
 /// The passes of the shortest step: entries, marginals of a rounded plan, one product, the trial and a sweep.
 constexpr int kFewestPasses = 5;
 /// If conjugate gradients take this many steps, entries are chosen anew.
@@ -54,6 +56,7 @@ NewtonMethod::NewtonMethod(EntropicOperator& entropic, EntropicOperator* rough, 
       best_(vectors_),
       step_(vectors_.make(Side::columns)),
       damping_(kFirstDamping),
+      most_products_(kMostProducts),
       rows_(vectors_.make(Side::rows)),
       inverse_rows_(vectors_.make(Side::rows)),
       diagonal_(vectors_.make(Side::columns)) {
@@ -273,11 +276,13 @@ bool NewtonMethod::find_direction(int most_products) {
   };
   ConjugateGradientResult const result = conjugate_gradient(
       vectors_, system, right, *step_,
-      {.tolerance = kResidual, .iterations = std::min(kMostProducts, most_products), .evaluates_residual = false});
+      {.tolerance = kResidual, .iterations = std::min(most_products_, most_products), .evaluates_residual = false});
   // Conjugate gradients find the step in units of eps: its squares neither overflow nor underflow, whatever the costs.
   vectors_.combine({{eps_, step_.get()}}, *step_);
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;
+  if (result.status == LinearStatus::iteration_limit && result.iterations == most_products_)
+    most_products_ = std::min(2 * most_products_, kMostProductsEver);
   return result.status == LinearStatus::converged || result.status == LinearStatus::iteration_limit;
 }
 

@@ -37,7 +37,7 @@ TEST_P(MixingFloat64, first_combination_has_the_weight_of_the_shortest_residual)
   Problem const problem = make_problem({.n = 30, .m = 20, .d = 2, .weights = Weights::skewed});
   double const eps = 0.05 * Magnitudes(problem).spread();
   auto const entropic = make_operator(problem);
-  AndersonMixing mixing(*entropic, problem.b);
+  AndersonMixing mixing(backend_of(context()), *entropic, problem.b);
   std::vector<double> f[2], g[3]{potential(*entropic, Side::columns)};
   std::vector<Real> residual[2];
   mixing.start();
@@ -76,7 +76,7 @@ TEST_P(MixingFloat64, three_columns_are_solved_in_a_few_sweeps) {
   Problem const problem = make_problem({.n = 12, .m = 3, .d = 2, .weights = Weights::skewed});
   double const eps = 0.01 * Magnitudes(problem).spread();
   auto const plain = make_operator(problem), mixed = make_operator(problem);
-  AndersonMixing mixing(*mixed, problem.b);
+  AndersonMixing mixing(backend_of(context()), *mixed, problem.b);
   mixing.start();
   for (int k = 0; k < 15; ++k) {
     if (k > 0) mixing.combine();
@@ -91,7 +91,7 @@ TEST_P(Mixing, an_image_that_is_not_the_best_is_replaced_by_the_best) {
   Problem const problem = make_problem({.n = 30, .m = 20, .d = 2});
   double const eps = 0.05 * Magnitudes(problem).spread();
   auto const entropic = make_operator(problem);
-  AndersonMixing mixing(*entropic, problem.b);
+  AndersonMixing mixing(backend_of(context()), *entropic, problem.b);
   mixing.start();
   for (int k = 0; k < 3; ++k) {
     if (k > 0) mixing.combine();
@@ -123,7 +123,7 @@ TEST_P(MixingFloat64, points_of_hardly_any_weight_leave_numbers) {
   problem.b[1] = 0;
   double const eps = 0.001 * Magnitudes(problem).spread();
   auto const entropic = make_operator(problem);
-  AndersonMixing mixing(*entropic, problem.b);
+  AndersonMixing mixing(backend_of(context()), *entropic, problem.b);
   mixing.start();
   for (int k = 0; k < 8; ++k) {
     if (k > 0) mixing.combine();

@@ -111,6 +111,23 @@ TEST(NewtonChoiceTest, a_warm_start_needs_few_sweeps_to_show_that_it_pays) {
   }
 }
 
+TEST(NewtonChoiceTest, mixed_sweeps_show_their_rate_early) {
+  // 15 passes take as long as 75 float32 sweeps, or 50 mixed ones.
+  PassTimes const times{.float64 = 2, .newton = 5, .mixes = true, .mixing = 0.5};
+  NewtonChoice const choice(SolveOptions{.eps = 1}, times);
+  for (double const foreseen : {40.0, 60.0}) {
+    ErrorTrend trend;
+    for (int k = 1; k <= 17; ++k) {
+      double const error = 1e-6 * std::pow(10, 3 * (1 + (17 - k) / foreseen));
+      trend.add(k, {{.eps = 1}, {error, error}, true});
+      if (k <= 15) {
+        EXPECT_FALSE(choice.pays(trend, 2e-6, Precision::float32)) << k;
+      }
+    }
+    EXPECT_EQ(choice.pays(trend, 2e-6, Precision::float32), foreseen > 50);
+  }
+}
+
 TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {
   PassTimes const times{.float64 = 2, .newton = 2};  // 15 passes take as long as 30 float32 sweeps.
   NewtonChoice const choice(SolveOptions{.eps = 1}, times);

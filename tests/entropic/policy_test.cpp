@@ -1235,6 +1235,16 @@ TEST(MixedPolicyTest, sweeps_start_from_combinations_of_all_before) {
   EXPECT_EQ(policy.next().sweep.eps, 1);
 }
 
+TEST(MixedPolicyTest, first_sweeps_are_plain_where_combinations_are_dear) {
+  SolveOptions const options = mixed_options();
+  SinkhornPolicy policy = make_policy(options, 10, 0, {.float64 = 2, .newton = 20, .mixes = true, .mixing = 0.5});
+  EXPECT_EQ(policy.next().mixing, Mixing::off);
+  EXPECT_EQ(policy.next().count, 3);
+  policy.swept({0.02 * kMass, 0.02 * kMass});
+  EXPECT_EQ(policy.next().mixing, Mixing::start);
+  EXPECT_EQ(policy.next().count, 1);
+}
+
 TEST(MixedPolicyTest, only_default_sweeps_to_a_tolerance_are_mixed) {
   for (int const other : {0, 1, 2, 3}) {
     SolveOptions options = mixed_options();
@@ -1302,7 +1312,8 @@ TEST(MixedPolicyTest, rungs_end_later_after_a_rejection) {
 
 TEST(MixedPolicyTest, mixing_ends_where_the_error_hardly_falls) {
   for (double const last : {0.66, 0.67}) {
-    SolveOptions const options = mixed_options();
+    SolveOptions options = mixed_options();
+    options.method = Method::sinkhorn;
     SinkhornPolicy policy = make_mixed_policy(options);
     std::vector<double> errors(30, 0.04);
     errors.push_back(last * 0.04);

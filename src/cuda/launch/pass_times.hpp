@@ -28,11 +28,12 @@ inline PassTimes pass_times(Geometry const& geometry, DeviceRates const& device)
       is_distance && dimension > kLargestDifferenceDimension ? 1.5 + 0.1 * d : std::max(d > 0 ? 1.1 : 2.0, 0.025 * d);
   double const in_float32 = 18 + millions * of_million;
   double const in_float64 = 20 + millions * slower * std::max(4.7, (is_distance ? 0.24 : 0.12) * d);
-  constexpr double kMixing = 150;  // A combination of potentials, with its launches and waits.
+  constexpr double kMixing = 35;
   return {.float64 = in_float64 / in_float32,
-          .newton = (200 + in_float64) / in_float32,
+          .newton = (200 + 0.65 * in_float64) / in_float32,
           .check = 60 / in_float32,
-          .mixes = in_float32 > 2.5 * kMixing};
+          .mixes = kMixing < 1.6 * in_float32,
+          .mixing = kMixing / in_float32};
 }
 
 }  // namespace monge::cuda

@@ -1,11 +1,9 @@
 // Anderson's mixing of sweeps: the next sweep starts from a combination of the images of the last ones.
 #pragma once
-#include <algorithm>
-#include <array>
 #include <memory>
 #include <vector>
 
-#include "seam/entropic_operator.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 
@@ -17,12 +15,12 @@ namespace monge {
 /// has the same weights, and so stays the partner of g. A sweep from a g that is far away may leave a large constant,
 /// which would take the digits of the potentials: a combination goes back to the mean of the first g.
 ///
-/// After add() the operator has the best image. All work is vector operations, so every rank and every number of
+/// After add() the operator has the best image. All work is on the backend's vectors, so every rank and every number of
 /// threads finds the same bits.
 class AndersonMixing {
  public:
-  /// `b`: the weights of the columns. The operator outlives this object.
-  AndersonMixing(EntropicOperator& entropic, std::vector<double> const& b);
+  /// `b`: the weights of the columns. Backend and operator outlive this object.
+  AndersonMixing(EntropicBackend const& backend, EntropicOperator& entropic, std::vector<double> const& b);
   ~AndersonMixing();
 
   /// Forgets all sweeps; the next one starts from the present potentials.
@@ -34,39 +32,13 @@ class AndersonMixing {
   void add(double eps, bool is_best);
 
  private:
-  static constexpr int kDepth = 4;  // Differences of images in a combination.
-  using Weights = std::array<double, kDepth>;
-
-  /// Potentials after a sweep, and the residual before it.
-  struct Image {
-    std::unique_ptr<Vector> f, g, residual;
-    double mean = 0;  // sum b g / sum b
-  };
-
-  /// The number of differences of images that there are.
-  std::size_t count() const { return static_cast<std::size_t>(std::clamp(images_ - 1, 0, kDepth)); }
-  Image make_image() const;
-  /// Finds the mean, too.
-  void find_residual(Image& image) const;
-  void absorb();
-  Weights weights() const;
-  void take_away(Weights const& weights, std::unique_ptr<Vector> Image::*part, Vector& out) const;
-
+  EntropicBackend const& backend_;
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
-  double mass_;                              // sum b
-  std::unique_ptr<Vector> weight_, root_;    // b, b^(1/2)
-  std::unique_ptr<Vector> start_;            // The g from which the last sweep started
-  double eps_ = 0;                           // and its eps.
-  double mean_ = 0;                          // The mean of all starts, as of Image.
-  bool is_added_ = false;                    // Whether `next_` is the image of that sweep.
+  Mixture mixture_;
   std::unique_ptr<Vector> best_f_, best_g_;  // The best image, unless that is the newest.
+  std::unique_ptr<Vector> next_f_, next_g_;  // The newest image, unless that is the best.
   bool newest_is_best_ = false;
-  Image last_, next_;
-  int images_ = 0;                         // Since the start, without `next_`.
-  std::array<Image, kDepth> differences_;  // Differences of images in turn; a ring.
-  std::array<Weights, kDepth> gram_{};     // Inner products of the differences of residuals
-  Weights right_{};                        // and of these with the last residual.
 };
 
 }  // namespace monge

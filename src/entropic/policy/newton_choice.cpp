@@ -12,6 +12,8 @@ constexpr double kNewtonPasses = 15;
 constexpr double kDearNewton = 3;
 /// Sweeps that show their rate near a solution.
 constexpr int kWarmSweepsOfRate = 5;
+/// Mixed sweeps that show their rate. It gets worse, so Newton's method waits no longer.
+constexpr int kMixedSweepsOfRate = 15;
 
 bool allows_newton(SolveOptions const& options) {
   if (options.method == Method::newton) return true;
@@ -23,7 +25,9 @@ bool allows_newton(SolveOptions const& options) {
 /// Sweeps in this precision that take as long as a pass of Newton's method. Its products are in float32 only if the
 /// sweeps before it are.
 double sweeps_of_pass(PassTimes const& times, Precision precision) {
-  return precision == Precision::float64 ? std::max(1.0, times.newton / times.float64) : times.newton;
+  double const mixing = times.mixes ? times.mixing : 0;
+  return precision == Precision::float64 ? std::max(1.0, times.newton / (times.float64 + mixing))
+                                         : times.newton / (1 + mixing);
 }
 
 }  // namespace
@@ -48,10 +52,11 @@ bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precis
   if (!is_allowed_ || trend.checks() < kSweepsBeforeNewton) return false;
   if (is_asked_for_ || has_stepped_) return true;
   double const newton = sweeps_of_solve(precision);
-  bool const had_chance = is_warm_ || trend.sweeps() > newton, may_be_early = follows_rungs(precision);
+  double const chance = times_.mixes ? std::min<double>(newton, kMixedSweepsOfRate) : newton;
+  bool const had_chance = is_warm_ || trend.sweeps() > chance, may_be_early = follows_rungs(precision);
   // Where steps are expensive, the first rates are no reason to take one.
   if (!may_be_early && !had_chance) return false;
-  int const window = is_warm_ ? kWarmSweepsOfRate : kSweepsOfRate;
+  int const window = is_warm_ ? kWarmSweepsOfRate : times_.mixes ? kMixedSweepsOfRate : kSweepsOfRate;
   return trend.foreseen_sweeps(wanted, window) > (had_chance && may_be_early ? newton / 4 : newton);
 }
 

@@ -20,6 +20,9 @@ constexpr double kMixedTrialError = 0.05;
 /// The trial of mixed sweeps goes on for as long as kHalfTrial sweeps bring the error below this fraction.
 constexpr int kHalfTrial = 5;
 constexpr double kTrialFall = 0.7;
+/// Where a combination takes longer than this fraction of a sweep, the first sweeps, which may be enough, are not
+/// mixed.
+constexpr double kDearMixing = 0.2;
 /// Mixing ends where kMixingPatience sweeps at the eps of the problem leave more than this fraction of the error.
 constexpr int kMixingPatience = 30;
 constexpr double kMixingFall = 2. / 3;
@@ -373,6 +376,7 @@ bool SinkhornPolicy::mixes_on_ladder() const {
 
 bool SinkhornPolicy::mixes_next() const {
   if (!mixing_.is_on() || rounding_.doubts()) return false;
+  if (times_.mixing > kDearMixing && iterations_ < kFirstSweeps) return false;
   return !ladder_.is_on() || (!ladder_.climbs() && mixes_on_ladder());
 }
 
