@@ -39,9 +39,9 @@ struct DivergenceArguments {
   RunArguments run;
 };
 
-/// A divergence has neither method splr nor multiscale.
+/// A divergence lacks method splr.
 struct Methods {
-  std::string text() const { return "auto, sinkhorn or newton"; }
+  std::string text() const { return "auto, sinkhorn, newton or multiscale"; }
 };
 
 void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,

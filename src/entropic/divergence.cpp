@@ -98,6 +98,7 @@ SinkhornProblem self_problem(Context const& context, SinkhornProblem const& ab, 
   problem.geometry = geometry;
   problem.marginals = {{weight, weight}, total, total};
   problem.options = ab.options;
+  problem.truncation = ab.truncation;
   problem.start =
       validated_warm_start(backend_of(context), start.f, start.g, problem.marginals, kPotentials[rows ? 1 : 2]);
   if (stays_in_place(backend_of(context), geometry, problem.options.eps)) {
@@ -153,7 +154,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
     for_each(add);
     for (std::size_t k = first; k < end; ++k) {
       SinkhornProblem const& problem = problems[k];
-      inputs.push_back({problem.geometry, problem.marginals, first_operator(problem.options)});
+      inputs.push_back({problem.geometry, problem.marginals, first_operator(problem)});
       auto const [divergence, part] = part_of(k, count);
       SinkhornProblem const& ab = problems[divergence];
       // By method newton OT(a, b) begins in float64, the self terms in float32. Plans alone may differ in any way.
@@ -199,8 +200,8 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   require(options.penalty_a == options.penalty_b,
           "penalty_b: is {}; must be {} as penalty_a is, as each measure meets itself", options.penalty_b,
           options.penalty_a);
-  require(options.method != Method::splr && options.method != Method::multiscale,
-          "method: is {}; must be auto, sinkhorn or newton for a divergence", name(options.method));
+  require(options.method != Method::splr,
+          "method: is {}; must be auto, sinkhorn, newton or multiscale for a divergence", name(options.method));
   require(options.f.empty() && options.g.empty(), "{}: is given in the options; must be given with the problem",
           options.f.empty() ? "g" : "f");
   std::size_t const count = given.size();
@@ -220,7 +221,7 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   if (solves) {
     run_sinkhorn(backend, all.subspan(count));
     for (std::size_t k = 0; k < count; ++k) {
-      if (all[k].solved_by == nullptr && all[k].start.f.empty())
+      if (all[k].solved_by == nullptr && all[k].start.f.empty() && options.method != Method::multiscale)
         start_from(all[count + 2 * k], all[count + 2 * k + 1], *all[k].entropic);
     }
     run_sinkhorn(backend, all.first(count));

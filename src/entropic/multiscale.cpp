@@ -139,6 +139,7 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last) {
   result.options.iterations = std::min(last.options.iterations, kStagePasses);
   result.options.progress = {};
   if (stage.pairs() <= kFewPairs) result.options.method = Method::automatic;
+  result.truncation = truncation_of(result.options);
   return result;
 }
 
@@ -185,7 +186,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
   Solved last, before;
   for (; !stages.empty() && goes_on; stages.pop_back()) {
     SinkhornProblem stage = problem_of(stages.back(), problem);
-    stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage.options));
+    stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage));
     double const eps = stage.options.eps;
     if (last.plan) start_from(last, before, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
     if (problem.options.progress) {

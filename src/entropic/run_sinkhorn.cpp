@@ -47,7 +47,7 @@ class SinkhornRun {
   OperatorInput twin(double cache_bytes) const {
     return {problem_.geometry,
             problem_.marginals,
-            {Precision::float64, cache_bytes, penalties_of(options()), truncation_of(options())},
+            {Precision::float64, cache_bytes, penalties_of(options()), problem_.truncation},
             &entropic()};
   }
 

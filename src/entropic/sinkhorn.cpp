@@ -47,7 +47,7 @@ void choose_precision(Backend const& backend, SinkhornProblem& problem) {
   auto const overflows = [&] { return !std::isfinite(problem.entropic->cost_size().centred_bound); };
   if ((overflows() || !fits) && problem.options.precision == Precision::automatic) {
     problem.options.precision = Precision::float64;
-    problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem.options));
+    problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem));
   }
   if (clouds != nullptr && problem.options.precision == Precision::float64)
     require_no_overflow(problem.entropic->cost_size().centred_bound);
@@ -105,7 +105,7 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
     require(solves || !(given[i].f.empty() || given[i].g.empty()),
             "{}: is missing; a plan of potentials needs both f and g", given[i].f.empty() ? "f" : "g");
     problems.push_back(checked_problem(context, given[i], options));
-    inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(options)});
+    inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(problems[i])});
   });
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
@@ -179,8 +179,9 @@ double truncation_of(SolveOptions const& options) {
   return options.tolerance > 0 ? std::min(options.tolerance, kMost) / kPart : kOfFixedSweeps;
 }
 
-OperatorOptions first_operator(SolveOptions const& options) {
-  return {first_precision(options), options.cache_bytes, penalties_of(options), truncation_of(options)};
+OperatorOptions first_operator(SinkhornProblem const& problem) {
+  SolveOptions const& options = problem.options;
+  return {first_precision(options), options.cache_bytes, penalties_of(options), problem.truncation};
 }
 
 void require_method(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
@@ -214,7 +215,7 @@ bool meets_itself(SinkhornProblem const& problem) {
 void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem) {
   if (problem.options.schedule != Schedule::symmetric || !meets_itself(problem)) return;
   if (!std::get<PointCloud>(problem.geometry).labels.empty()) return;  // Their costs may have no symmetry.
-  OperatorInput input{problem.geometry, problem.marginals, first_operator(problem.options)};
+  OperatorInput input{problem.geometry, problem.marginals, first_operator(problem)};
   input.self = {problem.entropic.get(), Side::rows};
   problem.entropic = std::move(backend.entropic_operators({&input, 1})[0]);
 }
@@ -233,6 +234,7 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
   result.geometry = problem.geometry;
   result.marginals = with_equal_totals(given, options);
   result.options = options;
+  result.truncation = truncation_of(options);
   result.start = validated_warm_start(backend_of(context), problem.f, problem.g, result.marginals);
   return result;
 }

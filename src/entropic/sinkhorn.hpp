@@ -17,6 +17,7 @@ struct SinkhornProblem {
   Geometry geometry;
   ValidMarginals marginals;
   SolveOptions options;
+  double truncation = 0;                       // OperatorOptions::truncation
   WarmStart start;                             // The f and g that were given.
   std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); after the solve in the precision of the report.
   Report report{};
@@ -50,8 +51,8 @@ Precision first_precision(SolveOptions const& options);
 /// OperatorOptions::truncation of a solve.
 double truncation_of(SolveOptions const& options);
 
-/// The options of a solve's first operator.
-OperatorOptions first_operator(SolveOptions const& options);
+/// The options of the problem's first operator.
+OperatorOptions first_operator(SinkhornProblem const& problem);
 
 /// Gives a symmetric solve of a cloud with itself an operator that keeps f = g. The rounding of two sides would part
 /// them, and sweeps hardly reduce their difference where the plan is nearly the identity (docs/math.md, section 14).

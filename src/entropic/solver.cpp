@@ -95,16 +95,17 @@ Plan Solver::State::solve(SolveOptions const& options) {
 
   bool const was_prepared =
       prepared && first_precision(options) == first_precision(problem.options) &&
-      options.cache_bytes == problem.options.cache_bytes && truncation_of(options) == truncation_of(problem.options) &&
+      options.cache_bytes == problem.options.cache_bytes && truncation_of(options) == problem.truncation &&
       options.schedule == problem.options.schedule && penalties_of(options) == penalties_of(problem.options);
   bool const was_current = was_prepared && current;
   prepared = current = false;  // Until the end: a solve may throw half-way.
   problem.first.reset();       // A solve that threw may have left it.
   problem.options = options;
+  problem.truncation = truncation_of(options);
   problem.start = std::move(start);
   problem.report = {};
   problem.translation = 0;
-  OperatorInput const input{problem.geometry, problem.marginals, first_operator(options)};
+  OperatorInput const input{problem.geometry, problem.marginals, first_operator(problem)};
   if (was_current) {
     forget_potentials(*problem.entropic);
   } else {

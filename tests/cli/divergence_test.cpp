@@ -125,12 +125,12 @@ TEST_F(DivergenceProgram, EndingShortIsCode3WithResults) {
 TEST_F(DivergenceProgram, HelpListsTheMethodsThatItTakes) {
   Outcome const help = run({"divergence", "--help"});
   EXPECT_EQ(help.code, 0);
-  EXPECT_THAT(help.out, HasSubstr("auto, sinkhorn or newton"));
+  EXPECT_THAT(help.out, HasSubstr("auto, sinkhorn, newton or multiscale"));
   EXPECT_THAT(help.out, testing::Not(HasSubstr("splr")));
   EXPECT_THAT(diverge("y.npy", {"--eps", "0.5", "--method", "splr"}).err,
-              HasSubstr("method: is splr; must be auto, sinkhorn or newton"));
+              HasSubstr("method: is splr; must be auto, sinkhorn, newton or multiscale"));
   EXPECT_THAT(diverge("y.npy", {"--eps", "0.5", "--method", "fast"}).err,
-              HasSubstr("method: is 'fast'; must be auto, sinkhorn or newton"));
+              HasSubstr("method: is 'fast'; must be auto, sinkhorn, newton or multiscale"));
 }
 
 TEST_F(DivergenceProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {

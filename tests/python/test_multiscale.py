@@ -43,8 +43,6 @@ def test_what_it_cannot_take():
         monge.solve([[0.0, 1.0], [1.0, 0.0]], reg=0.1, method="multiscale")
     with pytest.raises(NotImplementedError, match="given a cost function other than sqeuclidean"):
         monge.solve_sample(X[:9], Y[:9], metric="euclidean", reg=0.1, method="multiscale")
-    with pytest.raises(ValueError, match="method: is multiscale; must be auto, sinkhorn or newton for a divergence"):
-        monge.sinkhorn_divergence(X, Y, reg=REG, method="multiscale")
 
 
 def test_samples_loss():
@@ -57,5 +55,7 @@ def test_samples_loss():
     assert abs(loss.item() - whole.item()) <= 1e-7
     gradients = [torch.autograd.grad(value, x)[0] for value in (loss, whole)]
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-4 / len(X))
-    with pytest.raises(ValueError, match="method: is multiscale"):
-        SamplesLoss(blur=0.05, method="multiscale")(x, torch.tensor(Y))
+    losses = [SamplesLoss(blur=0.05, tol=1e-6, method=method)(x, torch.tensor(Y)) for method in ("multiscale", "newton")]
+    assert abs(losses[0].item() - losses[1].item()) <= 1e-7
+    gradients = [torch.autograd.grad(value, x)[0] for value in losses]
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-3 / len(X))
