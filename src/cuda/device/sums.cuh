@@ -31,17 +31,4 @@ __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, 
   }
 }
 
-/// The moments of a row, relative to the reference of its joined sum.
-__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, float reference) {
-  auto const* const partials = static_cast<PartialSum<float> const*>(sums.partials) + point;
-  double moment = 0;
-  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
-  for (int s = 0; s < slots; ++s) {
-    std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
-    moment += sums.moments[offset + point] *
-              exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
-  }
-  return moment;
-}
-
 }  // namespace monge::cuda
