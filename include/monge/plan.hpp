@@ -56,7 +56,7 @@ class MONGE_API Plan {
   void apply_gram(VectorView w, VectorView v, MutableVectorView out) const;
   /// out (n) = P diag(w) P^T u, w (m), u (n).
   void apply_gram_transpose(VectorView w, VectorView u, MutableVectorView out) const;
-  /// <C, P>: the report's float64 value, or one pass in the precision of the solve where the certificate was skipped.
+  /// <C, P>: the value of the report, or one pass over all pairs where the certificate was skipped.
   double transport_cost() const;
 
   /// out (n x m) = P, in the caller's memory. One pass.

@@ -26,10 +26,6 @@ namespace {
 /// The geometries of OT(a, b), OT(a, a) and OT(b, b), in this order.
 using Geometries = std::array<Geometry, 3>;
 
-bool has_points(Geometry const& geometry) {
-  return std::holds_alternative<PointCloud>(geometry);
-}
-
 /// The tables of label costs that have been found to be symmetric, as a batch may share one.
 using SymmetricTables = std::set<std::tuple<void const*, DataType, std::int64_t, std::int64_t>>;
 
@@ -75,7 +71,7 @@ Geometries geometries_of(Context const& context, DivergenceProblem const& proble
 /// Whether each point can stay in place at a cost of about 0, at most eps: averaged sweeps then are fast (docs/math.md,
 /// section 14).
 bool stays_in_place(Backend const& backend, Geometry const& geometry, double eps) {
-  if (has_points(geometry)) return true;
+  if (shape_of(geometry).has_points()) return true;
   MatrixView const cost = std::get<CostMatrix>(geometry).cost;
   VectorView const diagonal(cost.data(), cost.type(), cost.rows(), cost.row_stride() + 1, cost.device());
   std::vector<double> const stay = backend.read(diagonal);
@@ -158,7 +154,8 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
       auto const [divergence, part] = part_of(k, count);
       SinkhornProblem const& ab = problems[divergence];
       // By method newton OT(a, b) begins in float64, the self terms in float32. Plans alone may differ in any way.
-      if (part > 0 && has_points(problem.geometry) && first_precision(problem.options) == first_precision(ab.options))
+      if (part > 0 && shape_of(problem.geometry).has_points() &&
+          first_precision(problem.options) == first_precision(ab.options))
         inputs.back().self = {ab.entropic.get(), part == 1 ? Side::rows : Side::columns};
     }
     std::vector<std::unique_ptr<EntropicOperator>> operators;

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "geometry/point_cost.hpp"
+
 namespace monge {
 namespace {
 
@@ -67,8 +69,7 @@ std::string sentence(SinkhornProblem const& problem, SolveEnd const& end) {
   std::string const passes = passes_text(report), reached = value_text(options.criterion, end.value);
   bool const is_far = report.status == Status::precision_limit ? report.marginal_error > 0.01 * problem.marginals.mass()
                                                                : hardly_falls(report);
-  bool const may_lack_plan =
-      std::holds_alternative<CostMatrix>(problem.geometry) && penalties_of(options).balanced() && is_far;
+  bool const may_lack_plan = !terms_of(problem.geometry).function && penalties_of(options).balanced() && is_far;
   char const* const lack = "where costs of inf forbid pairs there may be no plan with these a and b, else";
   switch (report.status) {
     case Status::stopped:

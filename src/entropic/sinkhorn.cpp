@@ -28,35 +28,18 @@ namespace monge {
 
 namespace {
 
-/// Whether float32 has all digits of these costs and, for points, of the squares of their distances.
-bool fits_float32(Geometry const& geometry, double bound) {
-  constexpr double kLeast = 0x1p-100;  // The least normal number over the unit roundoff, with some bits to spare.
-  auto const* const clouds = std::get_if<PointCloud>(&geometry);
-  if (clouds == nullptr) return bound == 0 || bound >= kLeast;
-  double const size = bound / clouds->scale;
-  return (has_products(clouds->cost_function) ? size : size * size) >= kLeast;
-}
-
 /// Gives costs that overflow float32, or lose digits there, an operator in float64 if the precision is automatic.
 /// Throws if they overflow.
 void choose_precision(Backend const& backend, SinkhornProblem& problem) {
-  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
-  double const bound = problem.entropic->cost_size().centred_bound;
+  CostTerms const terms = terms_of(problem.geometry);
+  auto const bound = [&] { return problem.entropic->cost_size().centred_bound; };
   bool const fits = first_precision(problem.options) == Precision::float64 || problem.entropic->is_self() ||
-                    fits_float32(problem.geometry, bound);
-  auto const overflows = [&] { return !std::isfinite(problem.entropic->cost_size().centred_bound); };
-  if ((overflows() || !fits) && problem.options.precision == Precision::automatic) {
+                    terms.fits_float32(bound());
+  if ((!std::isfinite(bound()) || !fits) && problem.options.precision == Precision::automatic) {
     problem.options.precision = Precision::float64;
     problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem));
   }
-  if (clouds != nullptr && problem.options.precision == Precision::float64)
-    require_no_overflow(problem.entropic->cost_size().centred_bound);
-  require(!overflows(), "{}",
-          clouds == nullptr
-              ? "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
-                "or the costs and eps smaller by a common factor"
-              : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
-                "together");
+  require_no_overflow(terms, bound(), problem.options.precision == Precision::float64);
 }
 
 void require_finite_value(ValidMarginals const& marginals, double eps) {
@@ -186,13 +169,13 @@ OperatorOptions first_operator(SinkhornProblem const& problem) {
 
 void require_method(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
   if (options.method != Method::multiscale) return;
-  auto const* const clouds = std::get_if<PointCloud>(&geometry);
+  CostTerms const terms = terms_of(geometry);
   char const* found = nullptr;
-  if (clouds == nullptr) {
+  if (!terms.function) {
     found = "a cost matrix";
-  } else if (clouds->cost_function != CostFunction::sqeuclidean) {
+  } else if (terms.function != CostFunction::sqeuclidean) {
     found = "a cost function other than sqeuclidean";
-  } else if (!clouds->labels.empty()) {
+  } else if (terms.has_labels()) {
     found = "labels";
   } else if (backend.device().type != DeviceType::cpu) {
     found = "a CUDA device";
@@ -207,14 +190,13 @@ void require_method(Backend const& backend, Geometry const& geometry, SolveOptio
 }
 
 bool meets_itself(SinkhornProblem const& problem) {
-  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
-  return clouds != nullptr && problem.options.penalty_a == problem.options.penalty_b &&
-         problem.marginals.a == problem.marginals.b && is_cloud_with_itself(*clouds);
+  return problem.options.penalty_a == problem.options.penalty_b && problem.marginals.a == problem.marginals.b &&
+         is_cloud_with_itself(problem.geometry);
 }
 
 void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem) {
   if (problem.options.schedule != Schedule::symmetric || !meets_itself(problem)) return;
-  if (!std::get<PointCloud>(problem.geometry).labels.empty()) return;  // Their costs may have no symmetry.
+  if (terms_of(problem.geometry).has_labels()) return;  // Their costs may have no symmetry.
   OperatorInput input{problem.geometry, problem.marginals, first_operator(problem)};
   input.self = {problem.entropic.get(), Side::rows};
   problem.entropic = std::move(backend.entropic_operators({&input, 1})[0]);
@@ -265,14 +247,14 @@ void forget_potentials(EntropicOperator& entropic) {
 }
 
 void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int index) {
-  auto const* const clouds = std::get_if<PointCloud>(&problem.geometry);
+  CostTerms const terms = terms_of(problem.geometry);
   double mean_cost = problem.entropic->cost_size().mean;
-  if (clouds != nullptr) require_no_overflow(clouds->cost_function, 0, mean_cost);
+  if (terms.function) require_no_overflow(*terms.function, 0, mean_cost);
   choose_precision(backend, problem);
   bool const lacks_digits =
       problem.options.certificate && problem.entropic->cost_size().centred_bound < kFewDigits * problem.options.eps;
-  if (std::isnan(mean_cost) && clouds != nullptr && (problem.options.eps == 0 || lacks_digits))
-    mean_cost = backend.mean_cost(*clouds, problem.marginals);
+  if (std::isnan(mean_cost) && terms.function && (problem.options.eps == 0 || lacks_digits))
+    mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   require_finite_value(problem.marginals, problem.options.eps);
   if (!problem.start.f.empty()) {
@@ -307,13 +289,9 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
     report.seconds.setup = setup;
     report.seconds.total += setup;
     report.peak_bytes = memory.bytes();
-    auto const* const points = std::get_if<PointCloud>(&problems[i].geometry);
     plans.emplace_back(std::make_unique<Plan::State>(
         Plan::State{context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,
-                    points != nullptr && has_second_point_derivatives(points->cost_function),
-                    points != nullptr ? points->scale : kNaN,
-                    points != nullptr && !points->labels.empty() ? points->labels.weight : kNaN,
-                    penalties_of(problems[i].options), std::move(report)}));
+                    terms_of(problems[i].geometry), penalties_of(problems[i].options), std::move(report)}));
   }
   return plans;
 }

@@ -39,20 +39,7 @@ Solver::~Solver() = default;
 void Solver::set_geometry(Geometry const& geometry) {
   Geometry& present = state_->problem.geometry;
   validate(geometry, state_->context.device());
-  require(geometry.index() == present.index(), "geometry: is of another kind; must be {} as before",
-          std::holds_alternative<PointCloud>(present) ? "two point clouds" : "a cost matrix");
-  Shape const shape = shape_of(geometry), wanted = shape_of(present);
-  require(shape == wanted, "geometry: has n {}, m {}, d {}; must have n {}, m {}, d {} as before", shape.rows,
-          shape.columns, shape.dimension, wanted.rows, wanted.columns, wanted.dimension);
-  if (auto const* clouds = std::get_if<PointCloud>(&geometry)) {
-    PointCloud const& before = std::get<PointCloud>(present);
-    require(clouds->cost_function == before.cost_function, "cost_function: is {}; must be {} as before",
-            name(clouds->cost_function), name(before.cost_function));
-    MatrixView const &cost = clouds->labels.cost, &cost_before = before.labels.cost;
-    require(cost.rows() == cost_before.rows() && cost.columns() == cost_before.columns(),
-            "label_cost: is {} x {}; must be {} x {} as before", cost.rows(), cost.columns(), cost_before.rows(),
-            cost_before.columns());
-  }
+  require_same_kind(present, geometry);
   present = geometry;
   state_->current = false;
 }

@@ -11,6 +11,21 @@
 
 namespace monge {
 
+CostTerms terms_of(Geometry const& geometry) {
+  auto const* const clouds = std::get_if<PointCloud>(&geometry);
+  if (clouds == nullptr) return {};
+  CostTerms terms{.function = clouds->cost_function, .scale = clouds->scale};
+  if (!clouds->labels.empty()) terms.label_weight = clouds->labels.weight;
+  return terms;
+}
+
+bool CostTerms::fits_float32(double bound) const {
+  constexpr double kLeast = 0x1p-100;  // The least normal number over the unit roundoff, with some bits to spare.
+  if (!function) return bound == 0 || bound >= kLeast;
+  double const size = bound / scale;
+  return (is_distance() ? size * size : size) >= kLeast;
+}
+
 std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight) {
   LabelCosts labels;
   labels.rows = cost.rows();
@@ -99,6 +114,16 @@ void require_no_overflow(double bound) {
 void require_no_overflow(CostFunction function, double bound, double mean) {
   bool const fits = !has_products(function) || std::abs(mean) <= std::numeric_limits<double>::max() / 16;
   require_no_overflow(fits ? bound : std::numeric_limits<double>::infinity());
+}
+
+void require_no_overflow(CostTerms const& terms, double bound, bool in_float64) {
+  if (terms.function && in_float64) require_no_overflow(bound);
+  require(std::isfinite(bound), "{}",
+          terms.function
+              ? "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
+                "together"
+              : "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
+                "or the costs and eps smaller by a common factor");
 }
 
 void require_no_overflow_of_new(double bound) {

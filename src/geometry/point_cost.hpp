@@ -10,8 +10,11 @@
 // coordinates u, v, which are features, too: label_cost_ij = product <u_i, v_j>.
 #pragma once
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <monge/geometry.hpp>
@@ -24,6 +27,20 @@ namespace monge {
 constexpr bool has_products(CostFunction function) {
   return function != CostFunction::euclidean && function != CostFunction::p_norm;
 }
+
+/// The terms of a cost, as far as solvers decide by them.
+struct CostTerms {
+  std::optional<CostFunction> function;                            // None for a cost matrix.
+  double scale = std::numeric_limits<double>::quiet_NaN();         // NaN for a cost matrix,
+  double label_weight = std::numeric_limits<double>::quiet_NaN();  // and where there are no labels.
+
+  bool has_labels() const { return !std::isnan(label_weight); }
+  bool is_distance() const { return function && !has_products(*function); }
+  bool has_second_point_derivatives() const { return function && monge::has_second_point_derivatives(*function); }
+  /// Whether float32 has all digits of costs up to `bound` and, for points, of the squares of their distances.
+  bool fits_float32(double bound) const;
+};
+CostTerms terms_of(Geometry const& geometry);
 
 /// The cost of each pair of a class of x and a class of y.
 struct LabelCosts {
@@ -81,14 +98,16 @@ struct PointCost {
 
 /// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
-/// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
 /// Throws invalid_argument "x, y: the squared distances overflow; ..." unless a cost, or a PointCost::bound(), is
 /// finite.
 void require_no_overflow(double bound);
 /// The same for a mean cost that leaves no room for the shifts. Distances have no shifts, and their mean may be NaN.
 void require_no_overflow(CostFunction function, double bound, double mean);
+/// The same for the costs of an operator in float64 or in float32: `bound` is centred_bound of its cost_size().
+void require_no_overflow(CostTerms const& terms, double bound, bool in_float64);
 /// The same of new points, whose mean cost is not known.
 void require_no_overflow_of_new(double bound);
+/// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
 /// Throws unsupported where new points would need labels.
 void require_no_labels(PointCost const& cost);

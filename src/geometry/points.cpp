@@ -95,14 +95,17 @@ bool are_equal(Block const& x, Block const& y) {
 
 }  // namespace
 
-bool is_cloud_with_itself(PointCloud const& clouds) {
+bool is_cloud_with_itself(Geometry const& geometry) {
+  auto const* const clouds = std::get_if<PointCloud>(&geometry);
+  if (clouds == nullptr) return false;
   auto const points = [](MatrixView view) {
     return Block{view.data(), view.rows(), view.columns(), view.row_stride(), size_of(view.type()), view.device()};
   };
   auto const labels = [](IndexView view) {
     return Block{view.data, view.size, 1, view.stride, sizeof(std::int64_t), view.device};
   };
-  return are_equal(points(clouds.x), points(clouds.y)) && are_equal(labels(clouds.labels.x), labels(clouds.labels.y));
+  return are_equal(points(clouds->x), points(clouds->y)) &&
+         are_equal(labels(clouds->labels.x), labels(clouds->labels.y));
 }
 
 }  // namespace monge

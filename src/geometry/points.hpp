@@ -24,7 +24,7 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w);
 
 /// Whether x and y are the same points with the same labels. Host memory is compared element by element; in device
-/// memory both must be the same memory, since a comparison would wait for the device.
-bool is_cloud_with_itself(PointCloud const& clouds);
+/// memory both must be the same memory, since a comparison would wait for the device. False for a cost matrix.
+bool is_cloud_with_itself(Geometry const& geometry);
 
 }  // namespace monge

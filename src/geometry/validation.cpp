@@ -111,6 +111,22 @@ Shape shape_of(Geometry const& geometry) {
       geometry);
 }
 
+void require_same_kind(Geometry const& before, Geometry const& now) {
+  Shape const shape = shape_of(now), wanted = shape_of(before);
+  require(now.index() == before.index(), "geometry: is of another kind; must be {} as before",
+          wanted.has_points() ? "two point clouds" : "a cost matrix");
+  require(shape == wanted, "geometry: has n {}, m {}, d {}; must have n {}, m {}, d {} as before", shape.rows,
+          shape.columns, shape.dimension, wanted.rows, wanted.columns, wanted.dimension);
+  if (!shape.has_points()) return;
+  PointCloud const &clouds = std::get<PointCloud>(now), &clouds_before = std::get<PointCloud>(before);
+  require(clouds.cost_function == clouds_before.cost_function, "cost_function: is {}; must be {} as before",
+          name(clouds.cost_function), name(clouds_before.cost_function));
+  MatrixView const &cost = clouds.labels.cost, &cost_before = clouds_before.labels.cost;
+  require(cost.rows() == cost_before.rows() && cost.columns() == cost_before.columns(),
+          "label_cost: is {} x {}; must be {} x {} as before", cost.rows(), cost.columns(), cost_before.rows(),
+          cost_before.columns());
+}
+
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context) {
   require_real(field, view.type());
   validate_layout(field, {view.data(), view.rows(), view.columns(), view.row_stride(), view.device()}, rows, columns,

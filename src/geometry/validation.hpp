@@ -25,16 +25,19 @@ void validate(Geometry const& geometry, Device context);
 /// n and m, and the dimension of the points; 0 where there are none.
 struct Shape {
   std::int64_t rows, columns, dimension;
+  bool has_points() const { return dimension > 0; }
   friend bool operator==(Shape, Shape) = default;
 };
 Shape shape_of(Geometry const& geometry);
+/// Throws unless the costs differ in values alone: kind, shape, cost function and classes are as before.
+void require_same_kind(Geometry const& before, Geometry const& now);
 /// The caller's words for a row and a column of C in messages.
 struct LineNames {
   char const* row = "row of C";
   char const* column = "column of C";
 };
 inline LineNames line_names(Shape shape) {
-  return shape.dimension > 0 ? LineNames{"row of x", "row of y"} : LineNames{};
+  return shape.has_points() ? LineNames{"row of x", "row of y"} : LineNames{};
 }
 /// Checks of a view: its shape, pointer and stride, and that `context` can reach it. Host memory is within reach of
 /// every context, device memory only of a context on that device.

@@ -94,7 +94,7 @@ class Views {
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
     derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension,
-                                                     has_second_point_derivatives, report.precision);
+                                                     terms.has_second_point_derivatives(), report.precision);
   return *derivatives_;
 }
 
@@ -125,9 +125,9 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
                    GradientReport report;
                    report.scale = std::numeric_limits<double>::quiet_NaN();
                    if (options.scale) {
-                     double const of_labels = std::isnan(state_->label_weight) ? 0 : state_->plan->label_cost();
-                     report.scale = (transport_cost() - of_labels) / state_->scale;
-                     report.label_weight = of_labels / state_->label_weight;
+                     double const of_labels = state_->terms.has_labels() ? state_->plan->label_cost() : 0;
+                     report.scale = (transport_cost() - of_labels) / state_->terms.scale;
+                     report.label_weight = of_labels / state_->terms.label_weight;
                    }
                    report.marginal_error = state_->report.marginal_error;
                    if (options.error_iterations > 0) {

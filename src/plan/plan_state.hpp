@@ -7,6 +7,7 @@
 
 #include <monge/entropic.hpp>
 
+#include "geometry/point_cost.hpp"
 #include "plan/plan_derivatives.hpp"
 #include "seam/backend.hpp"
 
@@ -15,10 +16,8 @@ namespace monge {
 struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
-  std::int64_t dimension;             // Coordinates of a point; 0 where the costs have no points.
-  bool has_second_point_derivatives;  // PlanOperator::point_form() does not throw.
-  double scale;                       // PointCloud::scale; NaN where there are no points.
-  double label_weight;                // NaN where there are no labels.
+  std::int64_t dimension;  // Coordinates of a point; 0 where the costs have no points.
+  CostTerms terms;
   Penalties penalties;
   Report report;
   std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "core/stopwatch.hpp"
+#include "geometry/validation.hpp"
 #include "regularized/quadratic_newton.hpp"
 #include "regularized/regularized_run.hpp"
 #include "regularized/regularized_state.hpp"
@@ -79,8 +79,7 @@ void require_moderate_weights(RegularizerTerms const& terms, CostScale const& sc
 
 /// If auto chose Newton's method and the weight is too small for it, the method becomes splitting.
 void reconsider_method(RegularizedRun& run, RegularizedOptions const& options) {
-  bool const may_split =
-      options.method == RegularizedMethod::automatic && std::holds_alternative<CostMatrix>(run.problem.geometry);
+  bool const may_split = options.method == RegularizedMethod::automatic && !shape_of(run.problem.geometry).has_points();
   double const weight = run.costs->scale().quadratic(run.problem.terms.quadratic);
   if (may_split && run.problem.method == RegularizedMethod::newton &&
       is_too_small(weight, *run.costs, options.tolerance))

@@ -193,8 +193,8 @@ void validate_for_newton(RegularizedOptions const& options) {
 RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms const& terms,
                             RegularizedOptions const& options) {
   using enum RegularizedMethod;
-  bool const has_points = std::holds_alternative<PointCloud>(problem.geometry);
-  if (has_points && terms.mask.data()) throw_unsupported("mask: is given; points have none, a cost matrix may");
+  if (shape_of(problem.geometry).has_points() && terms.mask.data())
+    throw_unsupported("mask: is given; points have none, a cost matrix may");
   std::string const obstacle = obstacle_to_newton(terms);
   RegularizedMethod method = options.method;
   if (method == automatic) {

@@ -112,7 +112,7 @@ auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, doub
   Cloud cloud;
   cloud.centre = std::move(centre);
   cloud.mean_square = mean_square;
-  pack(features, cloud.centre, 1.0, cloud.packed);
+  pack(features, cloud.centre, cloud.packed);
   return measured(std::move(cloud), weights);
 }
 
@@ -120,7 +120,7 @@ template <class T>
 auto PointCosts<T>::undirected(MatrixView points, std::vector<double> centre) const -> std::shared_ptr<Cloud const> {
   auto cloud = std::make_shared<Cloud>();
   cloud->centre = std::move(centre);
-  pack(points, cloud->centre, 1.0, cloud->packed);
+  pack(points, cloud->centre, cloud->packed);
   return cloud;
 }
 

@@ -24,13 +24,13 @@ T& coordinate(PackedPoints<T>& points, std::int64_t i, std::int64_t k) {
 }  // namespace
 
 template <class T>
-void pack(MatrixView points, std::span<double const> centre, double factor, PackedPoints<T>& packed) {
+void pack(MatrixView points, std::span<double const> centre, PackedPoints<T>& packed) {
   reshape(packed, points.rows(), points.columns());
   with_data(points, [&](auto const* data) {
     for (std::int64_t i = 0; i < points.rows(); ++i) {
       for (std::int64_t k = 0; k < points.columns(); ++k) {
         double const origin = centre.empty() ? 0.0 : centre[to_size(k)];
-        coordinate(packed, i, k) = static_cast<T>(factor * (data[i * points.row_stride() + k] - origin));
+        coordinate(packed, i, k) = static_cast<T>(data[i * points.row_stride() + k] - origin);
       }
     }
   });
@@ -47,8 +47,8 @@ PackedPoints<T> gather(PackedPoints<T> const& points, std::span<std::int64_t con
   return result;
 }
 
-template void pack(MatrixView, std::span<double const>, double, PackedPoints<float>&);
-template void pack(MatrixView, std::span<double const>, double, PackedPoints<double>&);
+template void pack(MatrixView, std::span<double const>, PackedPoints<float>&);
+template void pack(MatrixView, std::span<double const>, PackedPoints<double>&);
 template PackedPoints<float> gather(PackedPoints<float> const&, std::span<std::int64_t const>);
 template PackedPoints<double> gather(PackedPoints<double> const&, std::span<std::int64_t const>);
 

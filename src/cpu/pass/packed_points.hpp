@@ -30,10 +30,10 @@ struct PackedPoints {
   T coordinate(std::int64_t i, std::int64_t k) const { return panel(i / kPanel<T>)[k * kPanel<T> + i % kPanel<T>]; }
 };
 
-/// Packs factor (points - centre), computed in float64 and rounded to T; an empty centre is the origin. Uses the memory
+/// Packs points - centre, computed in float64 and rounded to T; an empty centre is the origin. Uses the memory
 /// of `packed` if it suffices.
 template <class T>
-void pack(MatrixView points, std::span<double const> centre, double factor, PackedPoints<T>& packed);
+void pack(MatrixView points, std::span<double const> centre, PackedPoints<T>& packed);
 
 /// The points `indices` of `points`, in that order.
 template <class T>

@@ -35,7 +35,7 @@ void pack_in_units(MatrixView points, PackedPoints<T>& packed, std::vector<doubl
       for (std::int64_t k = 0; k < points.columns(); ++k, ++e) scaled[e] = point[k] / unit;
     }
   });
-  pack(MatrixView(scaled.data(), points.rows(), points.columns()), {}, 1, packed);
+  pack(MatrixView(scaled.data(), points.rows(), points.columns()), {}, packed);
 }
 
 /// Concentration::exceeds() from this number on. A share is then held to 2^-65 (float) or 2^-221 (double) of the mean.

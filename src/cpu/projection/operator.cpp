@@ -2,25 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
-#include <new>
 #include <vector>
 
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
 #include "cpu/projection/range.hpp"
+#include "cpu/runtime/memory.hpp"
 
 namespace monge::cpu {
 namespace {
-
-struct AlignedDelete {
-  void operator()(float* pointer) const { ::operator delete[](pointer, std::align_val_t{64}); }
-};
-using AlignedFloats = std::unique_ptr<float[], AlignedDelete>;
-
-AlignedFloats aligned_floats(std::size_t count) {
-  return AlignedFloats(static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t{64})));
-}
 
 std::int64_t groups_of(std::int64_t size) {
   return (size + kProjectionLanes - 1) / kProjectionLanes;
@@ -39,7 +29,7 @@ void for_each_range(std::int64_t size, int threads, Function&& function) {
 void run(ProjectionProblem const& problem, int most, bool backward, ProjectionRange const& whole) {
   int const threads = static_cast<int>(std::min<std::int64_t>(most, groups_of(problem.batch)));
   std::size_t const floats = projection_scratch(problem, backward);
-  AlignedFloats const scratch = aligned_floats(floats * to_size(threads));
+  AlignedArray<float> const scratch = aligned_array<float>(static_cast<std::int64_t>(floats) * threads);
   for_each_range(problem.batch, threads, [&](std::int64_t first, std::int64_t last, int thread) {
     ProjectionRange range = whole;
     range.first = first;
@@ -96,7 +86,7 @@ void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& 
   int const streams = arrays.streams, columns = arrays.columns();
   std::size_t const floats = projection_scratch(problem, false);
   parallel_ranges(threads_, parts, [&](std::int64_t begin, std::int64_t end) {
-    AlignedFloats const scratch = aligned_floats(floats);
+    AlignedArray<float> const scratch = aligned_array<float>(static_cast<std::int64_t>(floats));
     for (std::int64_t index = begin; index < end; ++index) {
       MhcPart const part(arrays, index);
       for (std::int64_t t = 0; t < part.count; ++t) {
@@ -124,7 +114,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
   std::size_t const floats = projection_scratch(problem, true), entries = to_size(3 + columns);
   std::vector<double> sums(to_size(parts) * entries);
   parallel_ranges(threads_, parts, [&](std::int64_t begin, std::int64_t end) {
-    AlignedFloats const scratch = aligned_floats(floats);
+    AlignedArray<float> const scratch = aligned_array<float>(static_cast<std::int64_t>(floats));
     std::vector<float> d_logits(to_size(kTokens * cells));
     for (std::int64_t index = begin; index < end; ++index) {
       MhcPart const part(arrays, index);

@@ -5,43 +5,37 @@
 
 namespace monge::cuda {
 
-/// Joins the partial sums of a row to one reference and sum. Several loads are in flight at a time.
-template <class T>
-__device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
+/// Joins `count` partial sums, load(s) for the s-th, to one reference, at least `least`, and one sum. Several loads are
+/// in flight at a time.
+template <class T, class Load>
+__device__ __forceinline__ void join_partials(int count, T least, Load const& load, T& reference, double& sum) {
   constexpr int kBatch = 8;
-  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
-  std::int64_t const stride = sums.points.padded_size;
-  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
-  reference = kEmptyLogit<T>;
+  reference = least;
   sum = 0;
-  for (int first = 0; first < slots; first += kBatch) {
+  for (int first = 0; first < count; first += kBatch) {
     PartialSum<T> part[kBatch];
     T next = reference;
 #pragma unroll
     for (int s = 0; s < kBatch; ++s) {
-      part[s] = first + s < slots ? partials[(first + s) * stride] : PartialSum<T>{kEmptyLogit<T>, T(0)};
+      part[s] = first + s < count ? load(first + s) : PartialSum<T>{least, T(0)};
       next = part[s].reference > next ? part[s].reference : next;
     }
     sum *= static_cast<double>(power_of_two(reference - next));
 #pragma unroll
-    for (int s = 0; s < kBatch; ++s) {
+    for (int s = 0; s < kBatch; ++s)
       sum += static_cast<double>(part[s].sum) * static_cast<double>(power_of_two(part[s].reference - next));
-    }
     reference = next;
   }
 }
 
-/// The moments of a row, relative to the reference of its joined sum.
-__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, float reference) {
-  auto const* const partials = static_cast<PartialSum<float> const*>(sums.partials) + point;
-  double moment = 0;
+/// The same for the slots of a row.
+template <class T>
+__device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
+  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+  std::int64_t const stride = sums.points.padded_size;
   int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
-  for (int s = 0; s < slots; ++s) {
-    std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
-    moment += sums.moments[offset + point] *
-              exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
-  }
-  return moment;
+  join_partials(
+      slots, kEmptyLogit<T>, [&](int s) { return partials[s * stride]; }, reference, sum);
 }
 
 }  // namespace monge::cuda

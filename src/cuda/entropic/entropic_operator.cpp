@@ -270,7 +270,7 @@ void EntropicOperator::enqueue_half_step(Side side, Queue const& queue, cudaStre
 UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
                                                    bool symmetric) const {
   return {
-      .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_},
+      .sums = {side_index(side), problem_.side(side), partials, work, parameters_},
       .potential = potentials_[side_index(side)].data(),
       .copy = is_self() ? potentials_[side_index(opposite(side))].data() : nullptr,
       .arrays = state(side).logits.arrays(),

@@ -20,6 +20,7 @@
 #include "cuda/device/grid.cuh"
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/source.cuh"
+#include "cuda/device/sums.cuh"
 #include "cuda/entropic/resident_sweep.hpp"
 #include "cuda/sweep/potential.cuh"
 
@@ -213,28 +214,12 @@ class ResidentPoint {
   }
 
   __device__ __forceinline__ void join(int turn, T& reference, double& sum) const {
-    constexpr int kBatch = 8;
     OfSide const& of = arguments_.side[side_];
     int const slots = arguments_.tiles[1 - side_];
     std::int64_t const stride = of.points.padded_size;
     auto const* const partials = static_cast<PartialSum<T> const*>(of.partials) + turn * slots * stride + number_;
-    reference = kLowestReference<T>;
-    sum = 0;
-    for (int first = 0; first < slots; first += kBatch) {
-      PartialSum<T> part[kBatch];
-      T next = reference;
-#pragma unroll
-      for (int s = 0; s < kBatch; ++s) {
-        part[s] = first + s < slots ? load_past_l1(partials + (first + s) * stride)
-                                    : PartialSum<T>{kLowestReference<T>, T(0)};
-        next = part[s].reference > next ? part[s].reference : next;
-      }
-      sum *= static_cast<double>(power_of_two(reference - next));
-#pragma unroll
-      for (int s = 0; s < kBatch; ++s)
-        sum += static_cast<double>(part[s].sum) * static_cast<double>(power_of_two(part[s].reference - next));
-      reference = next;
-    }
+    join_partials(
+        slots, kLowestReference<T>, [&](int s) { return load_past_l1(partials + s * stride); }, reference, sum);
   }
   __device__ __forceinline__ static PartialSum<float> load_past_l1(PartialSum<float> const* from) {
     float2 const v = __ldcg(reinterpret_cast<float2 const*>(from));

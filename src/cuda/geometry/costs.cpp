@@ -14,8 +14,7 @@ namespace {
 
 /// The only function that chooses the kernel of a pass.
 ScoreKernel kernel_for(PassArguments const& scores, DataType scalar, Pass pass, bool tf32) {
-  bool const tile_only = scores.form == ScoreForm::stored || scalar == DataType::float64 || pass == Pass::moments;
-  if (tile_only) return ScoreKernel::tile;
+  if (scores.form == ScoreForm::stored || scalar == DataType::float64) return ScoreKernel::tile;
   if (scores.form == ScoreForm::products) return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
   bool const few = scores.p == 2 && scores.rows.dimension <= kLargestDifferenceDimension;
   return few && !has_stores(pass) ? ScoreKernel::difference : ScoreKernel::tile;
@@ -126,22 +125,16 @@ void Costs::SumPass::launch(Queue const& queue, cudaStream_t stream) const {
   DataType const scalar = arguments.rows.scalar;
   std::int64_t const bytes = 2 * size_of(scalar);
   auto* const sums = static_cast<unsigned char*>(arguments.partials);
-  double* const moments = arguments.moments;
   if (share.count > 0) {
     PassArguments own = arguments;
     own.partials = sums + share.all * bytes;
-    if (moments) own.moments = moments + share.all;
     if (own.references)
       own.references = static_cast<unsigned char const*>(own.references) + share.first * size_of(scalar);
     launch_pass(plan, own, queue);
     PackedSide const rows{.size = share.count, .padded_size = share.count, .scalar = scalar};
-    join_sums({{0, rows, own.partials, own.moments, plan.work, nullptr},
-               sums + share.first * bytes,
-               moments ? moments + share.first : nullptr},
-              stream);
+    join_sums({{0, rows, own.partials, plan.work, nullptr}, sums + share.first * bytes}, stream);
   }
   ranks->gather(sums, share.each * bytes, stream);
-  if (moments) ranks->gather(moments, share.each * static_cast<std::int64_t>(sizeof(double)), stream);
 }
 
 /// Only for scores in memory. Scores of points would be computed together with exponentials, which a half-step on
@@ -162,9 +155,8 @@ std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   return result;
 }
 
-/// In float, entries of a plan need references, which take two passes.
 std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
-  if (form_ != ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
+  if (form_ != ScoreForm::stored) return std::nullopt;
   FusedEvaluation result;
   result.lines = stored_.transposed ? Side::columns : Side::rows;
   RankShare const share = rows_of_rank(result.lines);
@@ -176,8 +168,7 @@ std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
   return result;
 }
 
-std::optional<TileEvaluationArguments> Costs::tile_evaluation() const {
-  if (form_ == ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
+TileEvaluationArguments Costs::tile_evaluation() const {
   TileEvaluationArguments result;
   result.scores = scores(Side::rows);
   RankShare const share = rows_of_rank(Side::rows);

@@ -103,7 +103,7 @@ class Costs {
     RankShare share;
     DeviceRanks const* ranks = nullptr;  // Null where a rank computes all rows.
 
-    /// Elements of arguments.partials, and of arguments.moments if there are any.
+    /// Elements of arguments.partials.
     std::int64_t size() const;
     /// The layout of the sums of a row.
     WorkPlan work() const { return ranks ? WorkPlan{} : plan.work; }
@@ -121,14 +121,16 @@ class Costs {
   };
   std::optional<FusedSweep> fused_sweep() const;
 
-  /// Sums that evaluate a plan in double from one read of each score (costs in memory) or one computation of it (all
-  /// other costs), if these costs have them: the kernel, without logits and outputs.
+  /// Sums that evaluate a plan in double, from one read of each score. For costs in memory alone: the kernel, without
+  /// logits and outputs.
   struct FusedEvaluation {
     Side lines;
     FusedEvaluationArguments arguments;  // Costs of the rank's lines.
   };
   std::optional<FusedEvaluation> fused_evaluation() const;
-  std::optional<TileEvaluationArguments> tile_evaluation() const;
+  /// The same for all other costs, from one computation of each score. The points may be in float: the kernel takes
+  /// them in double.
+  TileEvaluationArguments tile_evaluation() const;
 
   PairTimes pair_times() const;
   /// Time of a pass over all pairs.

@@ -109,7 +109,6 @@ struct alignas(2 * sizeof(T)) PartialSum {
 /// The result of a pass over all pairs, from the logits t_ij = h_j + score_ij.
 enum class Pass {
   softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the pass finds the references.
-  moments,   // Softmin, and sums of beta_j 2^(t_ij - reference_i) score_ij. `tile` and float only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i) for given references.
   entries,   // The terms of product, times kEntryScale, to memory; and their sums.
   hadamard,  // Multiplies entries in memory by the scores.
@@ -207,7 +206,6 @@ struct PassArguments {
   WorkPlan work;
   int chunks = 1;             // Chunks of coordinates, for the tensor cores.
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
-  double* moments = nullptr;  // The same layout as partials.
   Entries entries;            // Entries of all rows.
 
   friend bool operator==(PassArguments const&, PassArguments const&) = default;
@@ -218,7 +216,6 @@ struct SumArguments {
   int side;
   PackedSide points;
   void const* partials;
-  double const* moments;
   WorkPlan work;
   SweepParameters const* parameters;
 };

@@ -18,8 +18,7 @@ struct DeviceRates {
 /// From microseconds on an H200 for a launch of each half-step and for a million pairs.
 inline PassTimes pass_times(Geometry const& geometry, DeviceRates const& device) {
   auto const [rows, columns, dimension] = shape_of(geometry);  // A matrix has dimension 0.
-  auto const* const clouds = std::get_if<PointCloud>(&geometry);
-  bool const is_distance = clouds != nullptr && !has_products(clouds->cost_function);
+  bool const is_distance = terms_of(geometry).is_distance();
   constexpr DeviceRates kH200;
   double const millions =
       1e-6 * static_cast<double>(rows) * static_cast<double>(columns) * kH200.multiprocessors / device.multiprocessors;

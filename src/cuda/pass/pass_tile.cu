@@ -9,7 +9,6 @@ namespace {
 template <class T, ScoreForm kForm>
 constexpr bool is_made(Pass pass) {
   if (pass == Pass::hadamard) return sizeof(T) == 8 && kForm == ScoreForm::products;
-  if (pass == Pass::moments) return sizeof(T) == 4;
   if (sizeof(T) == 8) return true;
   return kForm == ScoreForm::differences ? has_stores(pass) : kForm != ScoreForm::products;
 }
@@ -20,8 +19,7 @@ void offer(Pass pass, Kernel<PassArguments>& kernel) {
   if constexpr (is_made<T, kForm>(kPass)) {
     if (pass != kPass) return;
     kernel.one = pass_tile<T, kForm, kPass, One<PassArguments>>;
-    if constexpr (kPass == Pass::softmin || kPass == Pass::moments)
-      kernel.many = pass_tile<T, kForm, kPass, Many<PassArguments>>;
+    if constexpr (kPass == Pass::softmin) kernel.many = pass_tile<T, kForm, kPass, Many<PassArguments>>;
   }
 }
 
@@ -37,8 +35,8 @@ PassKernel kernel_among(Pass pass, int dimension) {
 
 template <class T, ScoreForm kForm>
 PassKernel kernel_of(Pass pass, int dimension) {
-  return kernel_among<T, kForm, Pass::softmin, Pass::moments, Pass::product, Pass::entries, Pass::logits,
-                      Pass::hadamard>(pass, dimension);
+  return kernel_among<T, kForm, Pass::softmin, Pass::product, Pass::entries, Pass::logits, Pass::hadamard>(pass,
+                                                                                                           dimension);
 }
 
 template <class T>

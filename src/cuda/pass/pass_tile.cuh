@@ -2,7 +2,6 @@
 // of these results:
 //
 //   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
-//   moments    softmin, and sum_j beta_j 2^(t_ij - reference) c score_ij (float)
 //   product    the sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory
@@ -16,8 +15,8 @@
 //   double takes 12 operations more, 9 of them for the exponential. From L2: 512 d bytes for a tile in double, half of
 //   that in float, and twice as much if d > 64. Each stored score is read once, without barriers among the warps.
 //
-// Numerics: a thread sums its 16 columns of a tile in T, and tiles in double. Softmin and moments take no maximum: if
-//   the sum of a tile shows that a reference is too low, the reference moves and the tile is summed again.
+// Numerics: a thread sums its 16 columns of a tile in T, and tiles in double. Softmin takes no maximum: if the
+//   sum of a tile shows that a reference is too low, the reference moves and the tile is summed again.
 //   Columns with b_j = 0 add 0 to both sums. Forbidden pairs have t_ij = -infinity and add 0, too; a row with forbidden
 //   pairs only has the sum 0.
 #pragma once
@@ -53,22 +52,19 @@ struct TileColumns {
 template <class T>
 struct TileSums {
   T reference[kThreadRows];
-  double sum[kThreadRows] = {}, moment[kThreadRows] = {};
+  double sum[kThreadRows] = {};
 
   /// Adds the terms of a tile. If the pass finds the references and they prove too low, they move and the tile is
   /// summed again.
-  template <ScoreForm kForm, Pass kPass>
+  template <Pass kPass>
   __device__ __forceinline__ void add(PassArguments const& arguments, Powers<T> const& powers, int column,
                                       ThreadScores<T> const& score, T factor) {
-    T tile_sum[kThreadRows], tile_moment[kThreadRows];
+    T tile_sum[kThreadRows];
     sum_and_raise<has_references(kPass)>(
-        tile_sum, [&] { sum_tile<kForm, kPass>(tile_sum, tile_moment, arguments, powers, column, score, factor); },
+        tile_sum, [&] { sum_tile<kPass>(tile_sum, arguments, powers, column, score, factor); },
         [&] { raise<kPass>(arguments, column, score, factor); });
 #pragma unroll
-    for (int r = 0; r < kThreadRows; ++r) {
-      sum[r] += tile_sum[r];
-      if constexpr (kPass == Pass::moments) moment[r] += tile_moment[r];
-    }
+    for (int r = 0; r < kThreadRows; ++r) sum[r] += tile_sum[r];
   }
 
   /// Joins the sums over the 4 lanes of a row.
@@ -79,24 +75,22 @@ struct TileSums {
       for (int r = 0; r < kThreadRows; ++r) {
         T const other = __shfl_xor_sync(0xffffffffu, reference[r], mask);
         double const other_sum = __shfl_xor_sync(0xffffffffu, sum[r], mask);
-        double const other_moment = __shfl_xor_sync(0xffffffffu, moment[r], mask);
         T const next = reference[r] > other ? reference[r] : other;
         double const mine = power_of_two(static_cast<double>(reference[r]) - static_cast<double>(next));
         double const theirs = power_of_two(static_cast<double>(other) - static_cast<double>(next));
         sum[r] = fused(sum[r], mine, other_sum * theirs);
-        moment[r] = fused(moment[r], mine, other_moment * theirs);
         reference[r] = next;
       }
     }
   }
 
  private:
-  template <ScoreForm kForm, Pass kPass>
-  __device__ __forceinline__ void sum_tile(T (&tile_sum)[kThreadRows], T (&tile_moment)[kThreadRows],
-                                           PassArguments const& arguments, Powers<T> const& powers, int column,
-                                           ThreadScores<T> const& score, T factor) const {
+  template <Pass kPass>
+  __device__ __forceinline__ void sum_tile(T (&tile_sum)[kThreadRows], PassArguments const& arguments,
+                                           Powers<T> const& powers, int column, ThreadScores<T> const& score,
+                                           T factor) const {
 #pragma unroll
-    for (int r = 0; r < kThreadRows; ++r) tile_sum[r] = tile_moment[r] = 0;
+    for (int r = 0; r < kThreadRows; ++r) tile_sum[r] = 0;
 #pragma unroll
     for (int quad = 0; quad < kThreadColumns; quad += 4) {
       int const first = column + column_offset(quad);
@@ -105,15 +99,8 @@ struct TileSums {
       for (int r = 0; r < kThreadRows; ++r) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
-          T const value = score[r][quad + c];
-          T const power = powers(fused(factor, value, columns.logit[c]) - reference[r]);
+          T const power = powers(fused(factor, score[r][quad + c], columns.logit[c]) - reference[r]);
           tile_sum[r] = columns.kFactors ? fused(columns.factor[c], power, tile_sum[r]) : tile_sum[r] + power;
-          if constexpr (kPass == Pass::moments) {
-            // A forbidden pair must not multiply its 0 by infinity.
-            bool const forbidden = kForm == ScoreForm::stored && isinf(value);
-            T const cost = forbidden ? T(0) : factor * value;
-            tile_moment[r] = fused(columns.kFactors ? columns.factor[c] * power : power, cost, tile_moment[r]);
-          }
         }
       }
     }
@@ -140,9 +127,7 @@ struct TileSums {
     }
 #pragma unroll
     for (int r = 0; r < kThreadRows; ++r) {
-      double const shrink = power_of_two(reference[r] - largest[r]);
-      sum[r] *= shrink;
-      moment[r] *= shrink;
+      sum[r] *= power_of_two(reference[r] - largest[r]);
       reference[r] = largest[r];
     }
   }
@@ -273,7 +258,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile
       } else if constexpr (has_stores(kPass)) {
         store_entries<kPass>(arguments, powers, row, column, sums, score, factor);
       } else {
-        sums.template add<kForm, kPass>(arguments, powers, column, score, factor);
+        sums.template add<kPass>(arguments, powers, column, score, factor);
       }
     }
     if constexpr (has_sums(kPass)) {
@@ -283,7 +268,6 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile
         for (int r = 0; r < kThreadRows; ++r) {
           std::int64_t const at = segment.offset + thread_row() + row_offset(r);
           static_cast<PartialSum<T>*>(arguments.partials)[at] = {sums.reference[r], static_cast<T>(sums.sum[r])};
-          if constexpr (kPass == Pass::moments) arguments.moments[at] = sums.moment[r];
         }
       }
     }

@@ -137,7 +137,7 @@ void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v
   bool const plan = scaling == Scaling::plan;
   finish_product(
       {
-          .sums = {side_index(side), problem_.side(side), rows.partials.data(), nullptr, rows.product.work(),
+          .sums = {side_index(side), problem_.side(side), rows.partials.data(), rows.product.work(),
                    rows.transform.parameters.data()},
           .row_factor = plan ? rows.plan_factor.data() : rows.share_factor.data(),
           .scale = scale,
@@ -401,7 +401,7 @@ void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& sto
   launch_pass(pass.plan, arguments, problem_.runtime->stream());
   PackedSide points = problem_.side(side);
   points.size = points.padded_size = rows;
-  row_sums({side_index(side), points, workspace().sum_partials.data(), nullptr, pass.plan.work, nullptr},
+  row_sums({side_index(side), points, workspace().sum_partials.data(), pass.plan.work, nullptr},
            store.sums.data(), problem_.runtime->stream());
 }
 

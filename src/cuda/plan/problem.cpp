@@ -8,6 +8,7 @@
 
 #include "core/evaluation.hpp"
 #include "core/numbers.hpp"
+#include "cuda/geometry/pack.hpp"
 #include "cuda/sweep/joined_sums.hpp"
 
 namespace monge::cuda {
@@ -84,7 +85,7 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
 
   for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
     *array = DeviceArray<double>(runtime, rows.size);
-  softmin_values({side_index(side), rows, partials.data(), nullptr, pass.work(), result.parameters.data()},
+  softmin_values({side_index(side), rows, partials.data(), pass.work(), result.parameters.data()},
                  {result.plus.data(), result.reference.data(), result.sum.data()}, stream);
   return result;
 }
@@ -96,11 +97,14 @@ struct EntryLogits {
   SweepParameters* parameters = nullptr;
   double* of[2] = {};
 
-  void make(PackedSide const (&points)[2], Potentials const& potentials, double eps, Queue const& queue) const {
-    make_logits({parameters_for(potentials, eps, 1.0),
-                 parameters,
-                 {{points[0], potentials[0].data(), {of[0]}}, {points[1], potentials[1].data(), {of[1]}}}},
-                queue);
+  void make(Problem const& problem, Potentials const& potentials, double eps, Queue const& queue) const {
+    LogitArguments arguments{parameters_for(potentials, eps, 1.0), parameters, {}};
+    for (Side const side : kSides) {
+      PackedSide points = problem.side(side);
+      points.scalar = DataType::float64;
+      arguments.side[side_index(side)] = {points, potentials[side_index(side)].data(), {of[side_index(side)]}};
+    }
+    make_logits(arguments, queue);
   }
 };
 
@@ -153,7 +157,7 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
       Part{pass.place_sums, product(pass.plan.groups, pass.place_stride)},
       Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)}, Part{all_lines, ranks.size_of_own(share)},
       Part{all_sums, ranks.size_of_all(pass.place_stride)}, Part{all_costs, ranks.size_of_all(pass.place_stride)});
-  logits.make(points, potentials, eps, queue);
+  logits.make(problem, potentials, eps, queue);
   pass.parameters = logits.parameters;
   pass.line_logits = logits.of[lines] + share.first;
   pass.place_logits = logits.of[places];
@@ -175,15 +179,29 @@ void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials c
   RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
   int const strides[2] = {share.count, points[1].padded_size};
   int const row_parts = pass.plan.column_groups, column_parts = share.count > 0 ? pass.plan.row_groups : 0;
+  Operand* const operands[2] = {&pass.scores.rows, &pass.scores.columns};
+  auto const copied = [&](int s) {
+    bool const is_double = operands[s]->scalar == DataType::float64;
+    return is_double ? 0 : product(operands[s]->padded_size, operands[s]->stride);
+  };
   EntryLogits logits;
   double *all_rows = nullptr, *all_costs = nullptr, *all_columns = nullptr;
+  double* copies[2] = {};  // Points that passes read in float.
   DeviceArray<unsigned char> const memory = allocate_parts(
-      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
-      Part{logits.of[1], points[1].padded_size}, Part{pass.row_sums, product(row_parts, strides[0])},
-      Part{pass.row_costs, product(row_parts, strides[0])}, Part{pass.column_sums, product(column_parts, strides[1])},
-      Part{all_rows, ranks.size_of_own(share)}, Part{all_costs, ranks.size_of_own(share)},
-      Part{all_columns, ranks.size_of_all(strides[1])});
-  logits.make(points, potentials, eps, queue);
+      problem.runtime, Part{copies[0], copied(0)}, Part{copies[1], copied(1)}, Part{logits.parameters, 1},
+      Part{logits.of[0], points[0].padded_size}, Part{logits.of[1], points[1].padded_size},
+      Part{pass.row_sums, product(row_parts, strides[0])}, Part{pass.row_costs, product(row_parts, strides[0])},
+      Part{pass.column_sums, product(column_parts, strides[1])}, Part{all_rows, ranks.size_of_own(share)},
+      Part{all_costs, ranks.size_of_own(share)}, Part{all_columns, ranks.size_of_all(strides[1])});
+  for (int s : {0, 1}) {
+    if (!copies[s]) continue;
+    Operand& operand = *operands[s];
+    convert_matrix({const_cast<void*>(operand.points), operand.stride, operand.scalar}, operand.padded_size,
+                   operand.stride, copies[s], operand.padded_size, operand.stride, problem.runtime->stream());
+    operand.points = copies[s];
+    operand.scalar = DataType::float64;
+  }
+  logits.make(problem, potentials, eps, queue);
   pass.parameters = logits.parameters;
   pass.row_logits = logits.of[0] + share.first;
   pass.column_logits = logits.of[1];
@@ -199,50 +217,6 @@ void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials c
   sum_plan(sums, queue);
 }
 
-/// In float, from a softmin pass for each side: entries need references.
-void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
-                        Queue const& queue) {
-  SharedRuntime const& runtime = problem.runtime;
-  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
-  std::int64_t const scalar = size_of(problem.costs->scalar());
-  Costs::SumPass passes[2] = {problem.costs->sum_pass(Side::rows, Pass::moments),
-                              problem.costs->sum_pass(Side::columns, Pass::softmin)};
-  bool const is_self = problem.is_self;  // The columns then have the sums of the rows.
-  auto const parts = [&](int s) { return is_self && s == 1 ? 0 : passes[s].size(); };
-  Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
-                            {runtime, points[1].padded_size, points[1].scalar}};
-  SweepParameters* parameters = nullptr;
-  double* moments = nullptr;
-  unsigned char* partials[2] = {};
-  DeviceArray<unsigned char> const memory =
-      allocate_parts(runtime, Part{parameters, 1}, Part{moments, parts(0)}, Part{partials[0], parts(0) * 2 * scalar},
-                     Part{partials[1], parts(1) * 2 * scalar});
-
-  make_logits(
-      {parameters_for(potentials, eps, 1.0),
-       parameters,
-       {{points[0], potentials[0].data(), logits[0].arrays()}, {points[1], potentials[1].data(), logits[1].arrays()}}},
-      queue);
-  PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
-  for (Side const side : kSides) {
-    int const s = side_index(side);
-    if (is_self && side == Side::columns) {
-      arguments.sums[s] = arguments.sums[0];
-      arguments.sums[s].moments = nullptr;
-      continue;
-    }
-    PassArguments& pass = passes[s].arguments;
-    pass.logits = logits[1 - s].values.data();
-    pass.factors = logits[1 - s].factors.data();
-    pass.parameters = parameters;
-    pass.partials = partials[s];
-    if (side == Side::rows) pass.moments = moments;
-    passes[s].launch(queue, runtime->stream());
-    arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].work(), parameters};
-  }
-  sum_plan(arguments, queue);
-}
-
 }  // namespace
 
 void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
@@ -250,9 +224,7 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   if (DeviceRanks const* const ranks = problem.costs->sharing_ranks()) ranks->meet();
   if (auto const matrix = problem.costs->fused_evaluation())
     return sum_plan(problem, *matrix, potentials, eps, out, queue);
-  if (auto const points = problem.costs->tile_evaluation())
-    return sum_plan(problem, *points, potentials, eps, out, queue);
-  sum_plan_in_passes(problem, potentials, eps, out, queue);
+  sum_plan(problem, problem.costs->tile_evaluation(), potentials, eps, out, queue);
 }
 
 std::int64_t plan_sum_count(Problem const& problem) {

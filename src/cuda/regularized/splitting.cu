@@ -10,6 +10,7 @@
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/sizes.hpp"
 #include "cuda/regularized/splitting.cuh"
+#include "cuda/regularized/splitting_spare.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {

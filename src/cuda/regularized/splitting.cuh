@@ -22,11 +22,11 @@
 #pragma once
 #include <type_traits>
 
-#include "cuda/device/cluster.cuh"
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/stored.cuh"
 #include "cuda/regularized/splitting.hpp"
+#include "cuda/regularized/splitting_groups.cuh"
 #include "regularized/splitting_rule.hpp"
 
 namespace monge::cuda {
@@ -53,15 +53,6 @@ __device__ __forceinline__ void store_16_bytes(float* to, float const (&value)[4
 }
 __device__ __forceinline__ void store_16_bytes(double* to, double const (&value)[2]) {
   *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);
-}
-
-/// x y with a rounding of its own. A compiler might fuse it with a sum in one kind of iteration and not in another;
-/// results would then depend on how a call is split.
-__device__ __forceinline__ float rounded_product(float x, float y) {
-  return __fmul_rn(x, y);
-}
-__device__ __forceinline__ double rounded_product(double x, double y) {
-  return __dmul_rn(x, y);
 }
 
 /// The prox of entries without groups.
@@ -93,94 +84,6 @@ __device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
   }
 }
 
-/// The groups of one thread's vectors. A warp takes 32 kVectors vectors in a row; the lanes lie side by side in each
-/// 32. Places count vectors from the first row of the block. Numbers of a group's vectors are summed over 32 vectors,
-/// or over a whole warp if it lies in one group. A sum is stored at the place of its first vector.
-template <class T, int kVectors>
-struct GroupedVectors {
-  int begin[kVectors], end[kVectors];  // The group of each vector, as places.
-  T threshold[kVectors];
-  int place;      // Place of the first vector.
-  bool is_whole;  // Whether the warp lies in one group.
-
-  __device__ __forceinline__ GroupedVectors(SplittingArguments const& arguments, int block_begin, int block_end,
-                                            int first_row, T scale) {
-    constexpr int kPerVector = 16 / sizeof(T);
-    int const lane = static_cast<int>(threadIdx.x) % 32;
-    place = (first_row - block_begin) / kPerVector;
-    int const warp_place = place - lane;
-    bool whole = true;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      int const row = first_row + v * 32 * kPerVector, mine = place + v * 32;
-      begin[v] = mine;
-      end[v] = mine + 1;
-      threshold[v] = 0;
-      if (row < block_end) {
-        int const group = arguments.group[row / kSplittingRows];
-        begin[v] = max(arguments.group_begin[group] - block_begin, 0) / kPerVector;
-        end[v] = (min(arguments.group_begin[group + 1], block_end) - block_begin) / kPerVector;
-        threshold[v] = scale * static_cast<T>(arguments.group_weight[group]);
-      }
-      whole = whole && begin[v] <= warp_place && warp_place + 32 * kVectors <= end[v];
-    }
-    is_whole = __all_sync(0xffffffffu, whole);
-  }
-
-  /// Sums a number of each vector and stores the sums at their places.
-  __device__ __forceinline__ void leave(T const (&number)[kVectors], T* sums) const {
-    int const lane = static_cast<int>(threadIdx.x) % 32;
-    if (is_whole) {
-      T sum = number[0];
-#pragma unroll
-      for (int v = 1; v < kVectors; ++v) sum += number[v];
-      sum = warp_sum(sum);
-      if (lane == 0) sums[place] = sum;
-      return;
-    }
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      int const mine = place + v * 32;
-      T sum = number[v];
-#pragma unroll
-      for (int distance = 1; distance < 32; distance *= 2) {
-        T const other = __shfl_down_sync(0xffffffffu, sum, static_cast<unsigned>(distance));
-        if (lane + distance < 32 && mine + distance < end[v]) sum += other;
-      }
-      if (lane == 0 || mine == begin[v]) sums[mine] = sum;
-    }
-  }
-
-  /// The sum over a vector's group in this block, from all sums.
-  __device__ __forceinline__ T total(int v, T const* sums) const {
-    T sum = 0;
-    for (int k = begin[v]; k < end[v];) {
-      sum += sums[k];
-      bool const whole = k % (32 * kVectors) == 0 && k + 32 * kVectors <= end[v];
-      k = whole ? k + 32 * kVectors : (k / 32 + 1) * 32;
-    }
-    return sum;
-  }
-};
-
-inline constexpr int kMostSplittingCluster = 8;
-
-/// The sum over the blocks of the cluster of a number that the first thread of each holds. `parts` holds one number for
-/// each block; two such arrays take turns.
-template <class T>
-__device__ __forceinline__ T cluster_sum(T value, T* parts) {
-#if __CUDA_ARCH__ >= 900
-  int const size = cluster_size();
-  value = __shfl_sync(0xffffffffu, value, 0);
-  if (static_cast<int>(threadIdx.x) < size)
-    store_in_cluster(in_block(shared_address(parts + cluster_rank()), static_cast<int>(threadIdx.x)), value);
-  cluster_barrier();
-  value = parts[0];
-  for (int rank = 1; rank < size; ++rank) value += parts[rank];
-#endif
-  return value;
-}
-
 /// The rows and columns of a block of split_kernel, and the first row of its thread.
 template <class T, SplittingProx kProx>
 struct SplittingBlock {
@@ -209,120 +112,6 @@ struct SplittingBlock {
     is_divided = slab_end - slab_begin > rows;
   }
 };
-
-/// Multiplies the entries of each group in a column by shrink (1 - threshold / norm)_+. `sums` and `parts` are shared
-/// memory of this column; threads without rows need no sum of a divided group.
-template <class T, int kVectors, int kPerVector>
-__device__ __forceinline__ void shrink_groups(T (&value)[kVectors][kPerVector],
-                                              GroupedVectors<T, kVectors> const& groups, bool is_divided, T shrink,
-                                              T* sums, T* parts) {
-  T square[kVectors];
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    square[v] = 0;
-#pragma unroll
-    for (int e = 0; e < kPerVector; ++e) square[v] = fused(value[v][e], value[v][e], square[v]);
-  }
-  groups.leave(square, sums);
-  __syncthreads();
-  T factor = 0;
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    if (v == 0 || groups.begin[v] != groups.begin[v - 1]) {
-      T squares = groups.total(v, sums);
-      if (v == 0 && is_divided) squares = cluster_sum(squares, parts);
-      factor = group_factor(sqrt(squares), groups.threshold[v]) * shrink;
-    }
-#pragma unroll
-    for (int e = 0; e < kPerVector; ++e) value[v][e] = rounded_product(value[v][e], factor);
-  }
-}
-
-/// Arrays of sums in shared memory that a column or, with hypentropy, a step of Newton's method takes: of threads and
-/// of blocks of a cluster. Two sets take turns: threads read one while they write the other.
-template <SplittingProx kProx>
-inline constexpr int kGroupSums = kProx == SplittingProx::group_hypentropy ? 2 : 1;
-template <SplittingProx kProx>
-inline constexpr int kClusterSums = kProx == SplittingProx::group_hypentropy ? 3 : 1;
-
-/// Replaces the entries of each group in a column by their prox with hypentropy (GroupNorm in splitting_rule.hpp). The
-/// threads of a block, and the blocks of a divided group, take the same number of steps. `turn` is the set in use.
-template <class T, int kVectors, int kPerVector, class HasRows>
-__device__ __forceinline__ void solve_groups(T (&value)[kVectors][kPerVector],
-                                             GroupedVectors<T, kVectors> const& groups, HasRows const& has,
-                                             bool is_divided, EntryProx<T> const& prox, T* sums,
-                                             T (*parts)[kMostSplittingCluster], int& turn) {
-  int const stride = static_cast<int>(blockDim.x) * kVectors;
-  // Replaces two numbers of each vector by their totals over the group.
-  auto const join = [&](T(&first)[kVectors], T(&second)[kVectors]) {
-    turn ^= 1;
-    T* const own = sums + turn * 2 * stride;
-    groups.leave(first, own);
-    groups.leave(second, own + stride);
-    __syncthreads();
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (v > 0 && groups.begin[v] == groups.begin[v - 1]) {
-        first[v] = first[v - 1];
-        second[v] = second[v - 1];
-        continue;
-      }
-      first[v] = groups.total(v, own);
-      second[v] = groups.total(v, own + stride);
-      if (v == 0 && is_divided) {
-        first[v] = cluster_sum(first[v], parts[turn * 3]);
-        second[v] = cluster_sum(second[v], parts[turn * 3 + 1]);
-      }
-    }
-  };
-  T first[kVectors] = {}, second[kVectors] = {}, root[kVectors];
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-    for (int e = 0; e < kPerVector; ++e) {
-      first[v] = fused(value[v][e], value[v][e], first[v]);
-      second[v] += value[v][e] > 0 ? T(1) : T(0);
-    }
-  }
-  join(first, second);
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    T const norm = sqrt(first[v]);
-    bool const remains = has(v) && norm > groups.threshold[v];
-    root[v] = remains ? GroupNorm<T>{prox, groups.threshold[v]}.least(norm, second[v]) : T(0);
-  }
-  for (int k = 0; k < GroupNorm<T>::kMostSteps; ++k) {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      typename GroupNorm<T>::Sums found;
-      if (root[v] > 0) {
-        EntryProx<T> const of_group = prox.within_group(groups.threshold[v], root[v]);
-        for (int e = 0; e < kPerVector; ++e) {
-          if (value[v][e] > 0) found.add(prox, of_group, of_group(value[v][e]));
-        }
-      }
-      first[v] = found.squares;
-      second[v] = found.rises;
-    }
-    join(first, second);
-    bool goes_on = false;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (!(root[v] > 0)) continue;
-      T const next = GroupNorm<T>{prox, groups.threshold[v]}.next(root[v], {first[v], second[v]});
-      goes_on |= !GroupNorm<T>::is_last(root[v], next);
-      if (next > root[v]) root[v] = next;
-    }
-    goes_on = __syncthreads_or(goes_on);
-    if (is_divided) goes_on = cluster_sum(goes_on ? T(1) : T(0), parts[turn * 3 + 2]) > 0;
-    if (!goes_on) break;
-  }
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    EntryProx<T> const of_group = prox.within_group(groups.threshold[v], root[v]);
-    for (int e = 0; e < kPerVector; ++e) value[v][e] = root[v] > 0 ? of_group(value[v][e]) : T(0);
-  }
-}
 
 template <class T, SplittingProx kProx, SplittingIteration kIteration, class Source>
 __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_kernel(Source const source) {
@@ -516,130 +305,6 @@ __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source
     side.residual[i] = residual;
   }
   if (share.block == 0 && point == 0) arguments.state->alpha = before - excess;
-}
-
-inline constexpr int kRestartThreads = 1024;
-
-/// One block.
-template <class T, class Source>
-__global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Source const source) {
-  Share<SplittingRestart> const share = share_of(source);
-  SplittingRestart const& restart = share.arguments;
-  __shared__ double totals[2];
-  wait_for_previous_kernel();
-  // Not earlier: iterations fetch costs before their wait, and the kernel before this one may still pack them.
-  start_next_kernel();
-  int const thread = static_cast<int>(threadIdx.x);
-  double mass = 0;
-  for (int s : {0, 1}) {
-    SplittingSide const& side = restart.problem.side[s];
-    double total = 0;
-    for (int i = thread; i < side.size; i += kRestartThreads) {
-      double const potential = restart.factor * side.potential[i];
-      side.potential[i] = potential;
-      static_cast<T*>(side.rounded)[i] = static_cast<T>(potential);
-      if (restart.empty) side.residual[i] = -side.share[i];
-      if (s == 0) mass += side.share[i] + side.residual[i];
-      total += potential;
-    }
-    total = block_sum<kRestartThreads>(total);
-    if (thread == 0) totals[s] = total;
-    __syncthreads();
-  }
-  double const n = restart.problem.side[0].real, m = restart.problem.side[1].real;
-  for (int s : {0, 1}) {
-    SplittingSide const& side = restart.problem.side[s];
-    for (int i = thread; i < side.size; i += kRestartThreads) {
-      if (side.point && side.point[i] < 0) continue;
-      side.sum[i] = side.residual[i] + (s == 0 ? m : n) * side.potential[i] + totals[1 - s];
-    }
-  }
-  mass = block_sum<kRestartThreads>(mass);
-  if (thread == 0) restart.problem.state->alpha = mass + m * totals[0] + n * totals[1] - 1;
-}
-
-/// Squares of the residuals' 2-norms of both sides. One block.
-template <class Source>
-__global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Source const source) {
-  Share<SplittingResidualArguments> const share = share_of(source);
-  SplittingResidualArguments const& arguments = share.arguments;
-  SplittingArguments const& problem = arguments.problem;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  int const thread = static_cast<int>(threadIdx.x);
-  auto const squares = [&](SplittingSide const& side) {
-    double sum = 0;
-#pragma unroll 8
-    for (int i = thread; i < side.size; i += kRestartThreads) sum = fused(side.residual[i], side.residual[i], sum);
-    return sum;
-  };
-  double rows = squares(problem.side[0]), columns = squares(problem.side[1]);
-  rows = block_sum<kRestartThreads>(rows);
-  __syncthreads();  // block_sum() uses the same memory again.
-  columns = block_sum<kRestartThreads>(columns);
-  if (thread == 0) *arguments.result = {rows, columns, 0};
-}
-
-// Kernels for whole plans work element by element, at the speed of memory.
-inline constexpr int kSpareThreads = 256;
-inline constexpr int kCountVectors = 32 * kSpareThreads;  // Vectors of a block.
-
-/// Adds the number of entries that are not 0 to the result.
-template <class T, class Source>
-__global__ void __launch_bounds__(kSpareThreads) count_entries_kernel(Source const source) {
-  constexpr int kPerVector = 16 / sizeof(T);
-  Share<SplittingResidualArguments> const share = share_of(source);
-  SplittingArguments const& problem = share.arguments.problem;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  std::int64_t const vectors = problem.pitch * problem.side[1].size / kPerVector;
-  std::int64_t const first = std::int64_t{share.block} * kCountVectors + threadIdx.x;
-  int count = 0;
-#pragma unroll 8
-  for (int k = 0; k < kCountVectors; k += kSpareThreads) {
-    if (first + k >= vectors) break;
-    T value[kPerVector];
-    load_16_bytes(value, static_cast<T const*>(problem.entries) + (first + k) * kPerVector);
-#pragma unroll
-    for (int e = 0; e < kPerVector; ++e) count += value[e] != 0;
-  }
-  count = __reduce_add_sync(0xffffffffu, count);
-  if (threadIdx.x % 32 == 0 && count > 0)
-    atomicAdd(reinterpret_cast<unsigned long long*>(&share.arguments.result->nonzeros),
-              static_cast<unsigned long long>(count));
-}
-
-template <class T>
-__global__ void __launch_bounds__(kSpareThreads)
-    approach_kernel(std::int64_t size, T share, T const* __restrict__ from, T* __restrict__ to) {
-  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
-       i += std::int64_t{gridDim.x} * kSpareThreads)
-    to[i] = fused(share, from[i] - to[i], to[i]);
-}
-
-/// Exchanges whole double-words.
-__global__ inline void __launch_bounds__(kSpareThreads)
-    exchange_kernel(std::int64_t size, double* __restrict__ one, double* __restrict__ other) {
-  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
-       i += std::int64_t{gridDim.x} * kSpareThreads) {
-    double const value = one[i];
-    one[i] = other[i];
-    other[i] = value;
-  }
-}
-
-/// Grid: kSpareBlocks. Sums in double, in an order that depends on the size only.
-template <class T>
-__global__ void __launch_bounds__(kSpareThreads)
-    distance_kernel(std::int64_t size, T const* __restrict__ one, T const* __restrict__ other, double* partials) {
-  double sum = 0;
-  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
-       i += std::int64_t{gridDim.x} * kSpareThreads) {
-    double const difference = static_cast<double>(one[i]) - static_cast<double>(other[i]);
-    sum = fused(difference, difference, sum);
-  }
-  sum = block_sum<kSpareThreads>(sum);
-  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
 }  // namespace monge::cuda

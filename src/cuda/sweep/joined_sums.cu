@@ -16,7 +16,6 @@ struct JoinRow {
     double sum;
     join_slots<T>(arguments.sums, i, reference, sum);
     static_cast<PartialSum<T>*>(arguments.out)[i] = {reference, static_cast<T>(sum)};
-    if (arguments.moments) arguments.moments[i] = join_moments(arguments.sums, i, static_cast<float>(reference));
   }
 };
 

@@ -6,11 +6,10 @@
 
 namespace monge::cuda {
 
-/// Joins the partial sums of each row, and its moments if there are any.
+/// Joins the partial sums of each row.
 struct JoinSumsArguments {
   SumArguments sums;
-  void* out;        // PartialSum, of the type of the sums.
-  double* moments;  // Relative to the references in `out`.
+  void* out;  // PartialSum, of the type of the sums.
 };
 void join_sums(JoinSumsArguments const& arguments, cudaStream_t stream);
 

@@ -5,8 +5,6 @@
 #include <bit>
 
 #include "cuda/device/source.cuh"
-#include "cuda/device/sums.cuh"
-#include "cuda/sweep/potential.cuh"
 
 namespace monge::cuda {
 namespace {
@@ -19,47 +17,18 @@ struct PlanPoint {
   double marginal, cost;
 };
 
-/// Terms from a softmin pass in float for each side; the pass over the rows also has moments.
-struct SoftminPoints {
-  using Arguments = PlanSumsArguments;
-  static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
-    return arguments.sums[side].points;
-  }
-  static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
-    SumArguments const& sums = arguments.sums[side];
-    SweepParameters const& parameters = *sums.parameters;
-    double const weight = sums.points.weight[i], norm = sums.points.norm[i];
-    float reference;
-    double sum;
-    join_slots<float>(sums, i, reference, sum);
-    double const plus = softmin_value(norm, parameters, sums.side, reference, sum);
-    double const marginal = weight > 0 ? weight * exp((arguments.potential[side][i] - plus) / parameters.eps) : 0.0;
-    if (marginal == 0) return {0, 0};
-    // An infinite marginal must not meet a norm of 0.
-    if (!sums.moments) return {marginal, norm == 0 ? 0.0 : norm * marginal};
-    double const mean = join_moments(sums, i, reference) / sum;
-    return {marginal, marginal * (norm - parameters.eps_ln2 * mean)};
-  }
-};
-
-/// Terms from partial sums of entries in double.
-struct JoinedPoints {
-  using Arguments = JoinedSumsArguments;
-  static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
-    return arguments.points[side];
-  }
-  static __device__ __forceinline__ double total(PointParts const& parts, int i) {
-    double sum = 0;
+__device__ __forceinline__ double total(PointParts const& parts, int i) {
+  double sum = 0;
 #pragma unroll 16
-    for (int k = 0; k < parts.count; ++k) sum += parts.data[k * parts.stride + i];
-    return sum;
-  }
-  static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
-    double const marginal = total(arguments.marginals[side], i), norm = arguments.points[side].norm[i];
-    // An infinite marginal must not meet a norm of 0.
-    return {marginal, total(arguments.costs[side], i) + (norm == 0 ? 0.0 : norm * marginal)};
-  }
-};
+  for (int k = 0; k < parts.count; ++k) sum += parts.data[k * parts.stride + i];
+  return sum;
+}
+
+__device__ __forceinline__ PlanPoint point_of(JoinedSumsArguments const& arguments, int side, int i) {
+  double const marginal = total(arguments.marginals[side], i), norm = arguments.points[side].norm[i];
+  // An infinite marginal must not meet a norm of 0.
+  return {marginal, total(arguments.costs[side], i) + (norm == 0 ? 0.0 : norm * marginal)};
+}
 
 __host__ __device__ constexpr int sum_parts(int size) {
   int const full = (size - 1) / kSumThreads + 1;
@@ -67,20 +36,20 @@ __host__ __device__ constexpr int sum_parts(int size) {
 }
 
 /// A block sums a part of a side. Each thread sums some points; the sums of the threads are joined in a fixed order.
-template <class Points, class Source>
+template <class Source>
 __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
   using Numbers = std::array<double, sizeof(PlanSums) / sizeof(double)>;
-  Share<typename Points::Arguments> const share = share_of(source);
-  auto const& arguments = share.arguments;
-  int const row_parts = sum_parts(Points::points(arguments, 0).size), thread = static_cast<int>(threadIdx.x);
+  Share<JoinedSumsArguments> const share = share_of(source);
+  JoinedSumsArguments const& arguments = share.arguments;
+  int const row_parts = sum_parts(arguments.points[0].size), thread = static_cast<int>(threadIdx.x);
   int const side = share.block < row_parts ? 0 : 1, part = side == 0 ? share.block : share.block - row_parts;
-  PackedSide const& points = Points::points(arguments, side);
+  PackedSide const& points = arguments.points[side];
   double* const marginals = arguments.out.marginals.side[side];
   start_next_kernel();
   wait_for_previous_kernel();
   PlanSums mine;
   for (int i = part * kSumThreads + thread; i < points.size; i += sum_parts(points.size) * kSumThreads) {
-    PlanPoint const point = Points::point(arguments, side, i);
+    PlanPoint const point = point_of(arguments, side, i);
     if (marginals) marginals[i] = point.marginal;
     mine.side.add(points.weight[i], point.marginal, arguments.potential[side][i], points.shift[i], points.penalty);
     mine.costs.add(point.cost);
@@ -104,16 +73,9 @@ int plan_sum_parts(int size) {
   return sum_parts(size);
 }
 
-void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
-  using Sum = Kernel<PlanSumsArguments>;
-  int const parts = sum_parts(arguments.sums[0].points.size) + sum_parts(arguments.sums[1].points.size);
-  queue.launch(Sum{sum_plan_kernel<SoftminPoints>, sum_plan_kernel<SoftminPoints>}, {parts, kSumThreads}, arguments);
-}
-
 void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue) {
   int const parts = sum_parts(arguments.points[0].size) + sum_parts(arguments.points[1].size);
-  queue.launch(Kernel<JoinedSumsArguments>{sum_plan_kernel<JoinedPoints>, sum_plan_kernel<JoinedPoints>},
-               {parts, kSumThreads}, arguments);
+  queue.launch(Kernel<JoinedSumsArguments>{sum_plan_kernel, sum_plan_kernel}, {parts, kSumThreads}, arguments);
 }
 
 }  // namespace monge::cuda

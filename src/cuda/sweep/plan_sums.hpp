@@ -29,23 +29,13 @@ struct PlanSumsOutput {
   PlanMarginals marginals;
 };
 
-/// After a softmin pass in float for each side; the pass over the rows also has moments. <C', P> is the sum of r_i
-/// (norm_i - eps ln2 sum_j w_ij c score_ij), w the softmax of the row and c the factor of the scores in a logit, and of
-/// c_j norm_j.
-struct PlanSumsArguments {
-  SumArguments sums[2];
-  double const* potential[2];
-  PlanSumsOutput out;
-};
-void sum_plan(PlanSumsArguments const& arguments, Queue const& queue);
-
 /// Partial sums of the points of a side.
 struct PointParts {
   double const* data;
   std::int64_t stride;  // Between parts.
   int count;
 };
-/// After a kernel that takes each entry once: partial sums of entries on both sides, and of entries times scores on one
+/// After a kernel that takes each entry once (fused_evaluation, tile_evaluation): partial sums of entries on both sides, and of entries times scores on one
 /// side, as parts of C'; the other side has count 0. The norms, the other parts of C', are added here.
 struct JoinedSumsArguments {
   PackedSide points[2];

@@ -40,6 +40,43 @@ __device__ __forceinline__ void add_rows_of_warp(double (&value)[kThreadColumns]
   }
 }
 
+/// Sums over the entries of a thread in a row of tiles: of its rows, also times their scores.
+struct EvaluatedRows {
+  double logit[kThreadRows], sum[kThreadRows] = {}, cost[kThreadRows] = {};
+
+  /// Adds the entries of a tile, whose sums over the thread's rows become `of_column`. `logits` are of its columns.
+  __device__ __forceinline__ void add(ThreadScores<double> const& score, double factor, Powers<double> const& powers,
+                                      double const* logits, double (&of_column)[kThreadColumns]) {
+#pragma unroll
+    for (int c = 0; c < kThreadColumns; c += 2) {
+      double of_pair[2];
+      load_vector_2(of_pair[0], of_pair[1], logits + column_offset(c));
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        double entry[kThreadRows];
+#pragma unroll
+        for (int r = 0; r < kThreadRows; ++r) {
+          entry[r] = powers(fused(factor, score[r][c + k], logit[r] + of_pair[k]));
+          sum[r] += entry[r];
+          cost[r] = fused(entry[r], score[r][c + k], cost[r]);
+        }
+        of_column[c + k] = entry[0] + entry[1];
+      }
+    }
+  }
+  /// Joins the sums over the 4 lanes of a row.
+  __device__ __forceinline__ void merge_lanes() {
+#pragma unroll
+    for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+      for (int mask = 1; mask <= 2; mask *= 2) {
+        sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], mask);
+        cost[r] += __shfl_xor_sync(0xffffffffu, cost[r], mask);
+      }
+    }
+  }
+};
+
 template <ScoreForm kForm, class Source>
 __global__ void __launch_bounds__(kTileThreads, kForm == ScoreForm::distances ? 2 : 3)
     tile_evaluation_kernel(Source const source) {
@@ -75,51 +112,29 @@ __global__ void __launch_bounds__(kTileThreads, kForm == ScoreForm::distances ? 
       Segment const segment{row_tile * kTileRows, strip, tiles, 0, 0, 0};
       TileScores<double, kForm> source_of_scores(shared, scores, segment);
       int const row = segment.first_row + thread_row();
-      double row_logit[kThreadRows], sum[kThreadRows] = {}, cost[kThreadRows] = {};
+      EvaluatedRows rows;
 #pragma unroll
-      for (int r = 0; r < kThreadRows; ++r) row_logit[r] = arguments.row_logits[row + row_offset(r)] + constant;
+      for (int r = 0; r < kThreadRows; ++r) rows.logit[r] = arguments.row_logits[row + row_offset(r)] + constant;
       for (int tile = 0; tile < tiles; ++tile) {
         ThreadScores<double> score;
         source_of_scores.next(score);
         double const* const logits = arguments.column_logits + (strip + tile) * kTileColumns + thread_column();
         double of_column[kThreadColumns];
-#pragma unroll
-        for (int c = 0; c < kThreadColumns; c += 2) {
-          double logit[2];
-          load_vector_2(logit[0], logit[1], logits + column_offset(c));
-#pragma unroll
-          for (int k = 0; k < 2; ++k) {
-            double entry[kThreadRows];
-#pragma unroll
-            for (int r = 0; r < kThreadRows; ++r) {
-              entry[r] = powers(fused(factor, score[r][c + k], row_logit[r] + logit[k]));
-              sum[r] += entry[r];
-              cost[r] = fused(entry[r], score[r][c + k], cost[r]);
-            }
-            of_column[c + k] = entry[0] + entry[1];
-          }
-        }
+        rows.add(score, factor, powers, logits, of_column);
         add_rows_of_warp(of_column);
         double* const at = own_sums + tile * kTileColumns;
         double old[2];
         load_vector_2(old[0], old[1], at);
         store_vector_2(at, old[0] + of_column[0], old[1] + of_column[1]);
       }
-#pragma unroll
-      for (int r = 0; r < kThreadRows; ++r) {
-#pragma unroll
-        for (int mask = 1; mask <= 2; mask *= 2) {
-          sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], mask);
-          cost[r] += __shfl_xor_sync(0xffffffffu, cost[r], mask);
-        }
-      }
+      rows.merge_lanes();
 #pragma unroll
       for (int r = 0; r < kThreadRows && lane % 4 == 0; ++r) {
         std::int64_t const at = static_cast<std::int64_t>(column_group) * scores.rows.padded_size + row + row_offset(r);
         // The same thread wrote the sums of the strips before.
         bool const begins = strip == first_tile;
-        arguments.row_sums[at] = begins ? sum[r] : arguments.row_sums[at] + sum[r];
-        double const value = -scores.factor * cost[r];
+        arguments.row_sums[at] = begins ? rows.sum[r] : arguments.row_sums[at] + rows.sum[r];
+        double const value = -scores.factor * rows.cost[r];
         arguments.row_costs[at] = begins ? value : arguments.row_costs[at] + value;
       }
       __syncthreads();  // The next scores use the same shared memory.

@@ -63,7 +63,7 @@ inline constexpr int kMhcSums = 27;  ///< Sums over tokens with 4 streams: 3 of 
 /// potentials.
 enum class ProjectionMode { plain, guarded, general, log_domain };
 
-/// Matrices larger than a tile (large.cu) share device memory.
+/// Matrices larger than a tile (device/large.cuh) share device memory.
 struct LargeShape {
   int rows = 0, columns = 0;  ///< Floats of a column and of a row, padded.
   int strips = 0;             ///< Groups of rows with column sums of their own.
