@@ -131,9 +131,10 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
             start.f.empty() ? kPotentials[part].f : kPotentials[part].g, kPotentials[part].f, kPotentials[part].g);
     if (part == 0) geometries.push_back(geometries_of(context, problem, known));
     Geometry const& geometry = geometries[divergence][part];
-    problems.push_back(part == 0 ? checked_problem(context, {geometry, problem.a, problem.b, start.f, start.g}, options)
-                                 : self_problem(context, problems[divergence], part == 1 ? Side::rows : Side::columns,
-                                                geometry, start));
+    problems.push_back(
+        part == 0
+            ? checked_problem(context, {geometry, problem.a, problem.b, start.f, start.g}, options, solves)
+            : self_problem(context, problems[divergence], part == 1 ? Side::rows : Side::columns, geometry, start));
     if (!solves)
       problems.back().options.precision = start.precision == Precision::automatic ? options.precision : start.precision;
   };
@@ -218,7 +219,7 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   if (solves) {
     run_sinkhorn(backend, all.subspan(count));
     for (std::size_t k = 0; k < count; ++k) {
-      if (all[k].solved_by == nullptr && all[k].start.f.empty() && options.method != Method::multiscale)
+      if (all[k].solved_by == nullptr && all[k].start.f.empty() && all[k].truncation == 0)
         start_from(all[count + 2 * k], all[count + 2 * k + 1], *all[k].entropic);
     }
     run_sinkhorn(backend, all.first(count));

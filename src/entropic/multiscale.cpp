@@ -138,8 +138,7 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last) {
   result.options.certificate = false;
   result.options.iterations = std::min(last.options.iterations, kStagePasses);
   result.options.progress = {};
-  if (stage.pairs() <= kFewPairs) result.options.method = Method::automatic;
-  result.truncation = truncation_of(result.options);
+  if (stage.pairs() > kFewPairs) result.truncation = truncation_to(stage.tolerance);
   return result;
 }
 

@@ -87,7 +87,7 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   for_each_problem(given.size(), [&](std::size_t i) {
     require(solves || !(given[i].f.empty() || given[i].g.empty()),
             "{}: is missing; a plan of potentials needs both f and g", given[i].f.empty() ? "f" : "g");
-    problems.push_back(checked_problem(context, given[i], options));
+    problems.push_back(checked_problem(context, given[i], options, solves));
     inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(problems[i])});
   });
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
@@ -155,11 +155,43 @@ Precision first_precision(SolveOptions const& options) {
   return options.method == Method::newton || options.method == Method::splr ? Precision::float64 : Precision::float32;
 }
 
-double truncation_of(SolveOptions const& options) {
-  if (options.method != Method::multiscale) return 0;
+namespace {
+
+/// What passes cannot leave out pairs of; null: nothing.
+char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
+  CostTerms const terms = terms_of(geometry);
+  return !terms.function                               ? "a cost matrix"
+         : terms.function != CostFunction::sqeuclidean ? "a cost function other than sqeuclidean"
+         : terms.has_labels()                          ? "labels"
+         : backend.device().type != DeviceType::cpu    ? "a CUDA device"
+         : backend.ranks() != nullptr                  ? "several ranks"
+                                                       : nullptr;
+}
+
+/// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all clouds tried but those
+/// with heavy tails (bench/notes/multiscale.md).
+bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
+  constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000;
+  constexpr double kManyPairs = 1.6e7;
+  Shape const shape = shape_of(geometry);
+  bool const is_default = options.method == Method::automatic && options.schedule == Schedule::overrelaxed &&
+                          options.annealing < 1 && options.certificate && options.tolerance > 0;
+  return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
+         static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
+         needs_all_pairs(backend, geometry) == nullptr;
+}
+
+}  // namespace
+
+double truncation_to(double tolerance) {
   // Each side may lack an eighth of the tolerance, which the certificate adds to the error.
   constexpr double kPart = 8, kMost = 1e-2, kOfFixedSweeps = 1e-8;
-  return options.tolerance > 0 ? std::min(options.tolerance, kMost) / kPart : kOfFixedSweeps;
+  return tolerance > 0 ? std::min(tolerance, kMost) / kPart : kOfFixedSweeps;
+}
+
+double truncation_of(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
+  bool const leaves_out = options.method == Method::multiscale || leaves_out_pairs(backend, geometry, options);
+  return leaves_out ? truncation_to(options.tolerance) : 0;
 }
 
 OperatorOptions first_operator(SinkhornProblem const& problem) {
@@ -169,20 +201,7 @@ OperatorOptions first_operator(SinkhornProblem const& problem) {
 
 void require_method(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
   if (options.method != Method::multiscale) return;
-  CostTerms const terms = terms_of(geometry);
-  char const* found = nullptr;
-  if (!terms.function) {
-    found = "a cost matrix";
-  } else if (terms.function != CostFunction::sqeuclidean) {
-    found = "a cost function other than sqeuclidean";
-  } else if (terms.has_labels()) {
-    found = "labels";
-  } else if (backend.device().type != DeviceType::cpu) {
-    found = "a CUDA device";
-  } else if (backend.ranks() != nullptr) {
-    found = "several ranks";
-  }
-  if (found != nullptr)
+  if (char const* const found = needs_all_pairs(backend, geometry))
     throw Error(ErrorCode::unsupported,
                 fmt::format("method: is multiscale, given {}; it takes squared distances of points without labels on "
                             "the CPU without ranks, the method auto takes all",
@@ -202,21 +221,24 @@ void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem) {
   problem.entropic = std::move(backend.entropic_operators({&input, 1})[0]);
 }
 
-SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options,
+                                bool solves) {
   validate(problem.geometry, context.device());
   Shape const shape = shape_of(problem.geometry);
   ValidMarginals const given = read_marginals(backend_of(context), problem.a, problem.b, shape);
-  return checked_problem(context, problem, given, options);
+  return checked_problem(context, problem, given, options, solves);
 }
 
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
-                                SolveOptions const& options) {
+                                SolveOptions const& options, bool solves) {
   require_method(backend_of(context), problem.geometry, options);
   SinkhornProblem result;
   result.geometry = problem.geometry;
   result.marginals = with_equal_totals(given, options);
   result.options = options;
-  result.truncation = truncation_of(options);
+  // The plan of given potentials has all pairs, unless the caller asks for less.
+  if (solves || options.method != Method::automatic)
+    result.truncation = truncation_of(backend_of(context), problem.geometry, options);
   result.start = validated_warm_start(backend_of(context), problem.f, problem.g, result.marginals);
   return result;
 }
@@ -259,7 +281,7 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int in
   require_finite_value(problem.marginals, problem.options.eps);
   if (!problem.start.f.empty()) {
     set_start(problem, solves);
-  } else if (solves && problem.options.method == Method::multiscale) {
+  } else if (solves && problem.truncation > 0) {
     start_from_coarse(backend, problem, index);
   }
   problem.report = first_report(backend, problem, mean_cost);

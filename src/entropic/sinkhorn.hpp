@@ -35,10 +35,12 @@ bool meets_itself(SinkhornProblem const& problem);
 /// Throws unsupported for a geometry or a backend that the method cannot take.
 void require_method(Backend const& backend, Geometry const& geometry, SolveOptions const& options);
 
-SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options);
+/// `solves`: the potentials of `problem`, if any, are a start.
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options,
+                                bool solves);
 /// The same for a validated geometry and weights that have been read.
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
-                                SolveOptions const& options);
+                                SolveOptions const& options, bool solves);
 
 /// Adds the options to the inputs of a call in step.
 void add(Digests& inputs, SolveOptions const& options);
@@ -48,8 +50,10 @@ SolveOptions agreed(Context const& context, SolveOptions options);
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);
 
-/// OperatorOptions::truncation of a solve.
-double truncation_of(SolveOptions const& options);
+/// OperatorOptions::truncation of a solve that leaves out pairs, to a tolerance.
+double truncation_to(double tolerance);
+/// OperatorOptions::truncation of a solve; 0 where it takes all pairs.
+double truncation_of(Backend const& backend, Geometry const& geometry, SolveOptions const& options);
 
 /// The options of the problem's first operator.
 OperatorOptions first_operator(SinkhornProblem const& problem);
@@ -59,8 +63,8 @@ OperatorOptions first_operator(SinkhornProblem const& problem);
 void keep_potentials_equal(Backend const& backend, SinkhornProblem& problem);
 
 /// Completes the set-up that needs the operator: eps, if it is relative to the mean cost, the potentials of a warm
-/// start or, by method multiscale, of coarse clouds, and the report, without values. With automatic precision, costs
-/// that overflow float32 get a new operator in float64. Throws if they overflow there, too. If a solve follows
+/// start or, where pairs are left out, of coarse clouds, and the report, without values. With automatic precision,
+/// costs that overflow float32 get a new operator in float64. Throws if they overflow there, too. If a solve follows
 /// (`solves`), the warm start of a balanced problem with a tolerance may be shifted to (f + t, g - t), which changes no
 /// plan.
 void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int index = 0);

@@ -25,7 +25,7 @@ Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, V
   validate(geometry, context.device());
   Shape const shape = shape_of(geometry);
   ValidMarginals given = read_marginals(backend_of(context), a, b, shape);
-  SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options);
+  SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options, true);
   state_ = std::make_unique<State>(State{context, options, std::move(problem), std::move(given)});
   state_->problem.keeps_first = true;
 } catch (std::bad_alloc const&) {
@@ -80,15 +80,16 @@ Plan Solver::State::solve(SolveOptions const& options) {
   WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
   problem.marginals = with_equal_totals(given, options);
 
-  bool const was_prepared =
-      prepared && first_precision(options) == first_precision(problem.options) &&
-      options.cache_bytes == problem.options.cache_bytes && truncation_of(options) == problem.truncation &&
-      options.schedule == problem.options.schedule && penalties_of(options) == penalties_of(problem.options);
+  double const truncation = truncation_of(backend, problem.geometry, options);
+  bool const was_prepared = prepared && first_precision(options) == first_precision(problem.options) &&
+                            options.cache_bytes == problem.options.cache_bytes && truncation == problem.truncation &&
+                            options.schedule == problem.options.schedule &&
+                            penalties_of(options) == penalties_of(problem.options);
   bool const was_current = was_prepared && current;
   prepared = current = false;  // Until the end: a solve may throw half-way.
   problem.first.reset();       // A solve that threw may have left it.
   problem.options = options;
-  problem.truncation = truncation_of(options);
+  problem.truncation = truncation;
   problem.start = std::move(start);
   problem.report = {};
   problem.translation = 0;

@@ -1,5 +1,6 @@
 // Method multiscale, against sums over all pairs and against solves over all pairs.
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "oracle/backend_test.hpp"
@@ -135,7 +136,7 @@ TEST(Multiscale, solvers_solve_again) {
 
 // Self terms have the order of the points of OT(a, b). With weights that differ, another order would give other values.
 TEST(Multiscale, divergences_equal_those_of_all_pairs) {
-  for (double const penalty : {kInfinity, 1.0}) {
+  for (double const penalty : {std::numeric_limits<double>::infinity(), 1.0}) {
     Problem const problem = cloud_problem(CloudKind::cube, 2, Weights::skewed);
     SolveOptions options = multiscale_options(0.05, 1e-5);
     options.penalty_a = options.penalty_b = penalty;
