@@ -204,9 +204,9 @@ struct PassArguments {
   void const* factors = nullptr;     // beta_j, beta_j v_j of a product, or log2 beta_j of logits; null for ones.
   void const* references = nullptr;  // Given references of the rows, float or double.
   WorkPlan work;
-  int chunks = 1;             // Chunks of coordinates, for the tensor cores.
-  void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
-  Entries entries;            // Entries of all rows.
+  int chunks = 1;            // Chunks of coordinates, for the tensor cores.
+  void* partials = nullptr;  // PartialSum [work.slots][rows.padded_size].
+  Entries entries;           // Entries of all rows.
 
   friend bool operator==(PassArguments const&, PassArguments const&) = default;
 };

@@ -401,8 +401,8 @@ void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& sto
   launch_pass(pass.plan, arguments, problem_.runtime->stream());
   PackedSide points = problem_.side(side);
   points.size = points.padded_size = rows;
-  row_sums({side_index(side), points, workspace().sum_partials.data(), pass.plan.work, nullptr},
-           store.sums.data(), problem_.runtime->stream());
+  row_sums({side_index(side), points, workspace().sum_partials.data(), pass.plan.work, nullptr}, store.sums.data(),
+           problem_.runtime->stream());
 }
 
 /// Multiplies entries by the products of L and R, in place.

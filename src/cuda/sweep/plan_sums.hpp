@@ -35,8 +35,9 @@ struct PointParts {
   std::int64_t stride;  // Between parts.
   int count;
 };
-/// After a kernel that takes each entry once (fused_evaluation, tile_evaluation): partial sums of entries on both sides, and of entries times scores on one
-/// side, as parts of C'; the other side has count 0. The norms, the other parts of C', are added here.
+/// After a kernel that takes each entry once, fused_evaluation or tile_evaluation: partial sums of entries on both
+/// sides, and of entries times scores on one side, as parts of C'; the other side has count 0. The norms, the other
+/// parts of C', are added here.
 struct JoinedSumsArguments {
   PackedSide points[2];
   PointParts marginals[2], costs[2];
