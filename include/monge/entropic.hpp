@@ -32,11 +32,12 @@ constexpr auto names_of(Schedule) {
 enum class Method {
   automatic,   ///< "auto": Sinkhorn, then Newton's method where the observed rate predicts that it needs fewer passes.
                ///< Newton's method needs schedule overrelaxed and precision auto or float64; otherwise Sinkhorn alone.
+               ///< `multiscale` for many points in up to 3 dimensions (docs/guide.md).
   sinkhorn,    ///< Sweeps alone, by `schedule`.
   newton,      ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
   splr,        ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16). Both
                ///< marginals are constraints.
-  multiscale,  ///< `automatic` from coarse clouds to fine ones, by passes that leave out pairs without mass
+  multiscale,  ///< As `automatic`, from coarse clouds to fine ones, by passes that leave out pairs without mass
                ///< (docs/math.md, section 20). For squared distances of points without labels, on the CPU without
                ///< ranks.
 };
@@ -119,8 +120,8 @@ void visit_solve_options(Options& options, Visitor&& visit) {
               "eps as a share of the mean cost, where eps is not given; takes one pass for euclidean and p-norm"},
         options.eps_relative);
   visit(Field{"method", OneOf<Method>(),
-              "how potentials are found; auto is sinkhorn, and newton where that pays; multiscale is for many points "
-              "in few dimensions"},
+              "how potentials are found; auto is sinkhorn, and newton or multiscale where that pays; multiscale is for "
+              "many points in few dimensions"},
         options.method);
   visit(Field{"tolerance", kNotNegative,
               "stop when the quantity of the criterion is at most this; 0 runs all iterations of the method"},

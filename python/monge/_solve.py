@@ -242,7 +242,7 @@ def solve(
             marginal constraints. inf is a constraint. By default both marginals are constraints.
         unbalanced_type: "KL" with `reg`. Without it "TV": the penalties are rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1.
         method: "auto" (the default), "sinkhorn", "newton", "splr" or "multiscale"; to be left out if `reg` is left
-            out. "multiscale" is for many points in few dimensions.
+            out. "multiscale" is for many points in few dimensions, where "auto" takes it, too.
         n_threads: Threads on the CPU, by default one for each core.
         device: "cpu", "cuda" or "cuda:1": where to solve a problem whose arrays lie in host memory; results return
             there. By default the device of the arrays.
