@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,8 +86,8 @@ struct GromovOptions {
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
   /// Number of starts, >= 0. 1: the product plan. More: then the descriptors (up to 4096 points in each cloud), the
   /// signs of up to three principal axes, and random rotations. 0: all but random ones; with `cross_moment` that alone.
-  /// Exact plans go on from every start to the end. With eps each start takes three loose steps, and the best two are
-  /// finished.
+  /// Of several starts each takes three steps, which are loose with eps. Those of at most twice the least value go on:
+  /// with eps the best two, without eps all.
   int starts = 0;
   int seed = 0;  ///< Of the random rotations, >= 0.
   Precision precision = Precision::automatic;
@@ -127,7 +128,8 @@ struct GromovStart {
 /// moved to the marginals, as in Altschuler, Weed, Rigollet 2017, so they bound the minimum from above.
 struct GromovReport {
   Status status = Status::converged;
-  std::string message;   ///< One sentence: the end and, if short of the tolerance, a remedy.
+  std::string message;  ///< One sentence: the end and, if short of the tolerance, a remedy.
+  GromovMethod method = GromovMethod::alternating;
   double eps = 0;        ///< GromovOptions::eps.
   double alpha = 1;      ///< The weight of E: 1 without features.
   double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy.
@@ -155,15 +157,36 @@ struct GromovReport {
   } seconds;
 };
 
+/// Outputs of Gromov::gradients(), in host memory. An empty view is not computed.
+struct GromovGradients {
+  MutableMatrixView x = {};  ///< n x p.
+  MutableMatrixView y = {};  ///< m x q.
+  MutableMatrixView s = {};  ///< n x r.
+  MutableMatrixView t = {};  ///< m x r.
+  MutableVectorView a = {};  ///< n. Defined along directions that keep sum a = sum b.
+  MutableVectorView b = {};  ///< m.
+};
+
 /// A plan and how far it may be from the best one.
-struct Gromov {
+struct MONGE_API Gromov {
   GromovReport report;
-  /// With eps. The potentials are those of the last linear problem: for the cost C_ij = -<u_i, v_j> of the features u
+  /// With eps. The potentials are those of the last linear problem, whose cost is C_ij = -<u_i, v_j> of the features u
   /// (n x k) and v (m x k). Its report is that of the last step.
   std::optional<Plan> plan;
   std::optional<ExactPlan> exact;    ///< Without eps, likewise.
   std::vector<double> u, v;          ///< Row-major.
   std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start of a problem like it.
+
+  struct State;  // src/gromov/gromov_state.hpp
+  std::shared_ptr<State const> state;
+
+  /// Derivatives of the value at a local minimum, by points, features and weights: those of the objective at this plan,
+  /// and for the weights potentials of its marginals. Two products of the plan. Throws unsupported for the proximal
+  /// method, whose plan is no minimiser.
+  void gradients(GromovGradients const& out) const;
+  /// out (k x columns of u) = the features u of new points (k x p) with features (k x r) as s has them, at the costs of
+  /// the last step: Plan::potential() and c_transform() take them in the place of points. In host memory.
+  void source_features(MatrixView points, MatrixView features, MutableMatrixView out) const;
 };
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6

@@ -11,7 +11,7 @@
 #include "core/numbers.hpp"
 #include "core/stopwatch.hpp"
 #include "geometry/validation.hpp"
-#include "gromov/gromov_problem.hpp"
+#include "gromov/gromov_state.hpp"
 #include "gromov/starts.hpp"
 #include "ranks/ranks.hpp"
 
@@ -19,6 +19,7 @@ namespace monge {
 namespace {
 
 constexpr int kFirstSteps = 3, kFinished = 2, kFirstSweeps = 1000;
+constexpr double kWorthwhile = 2;      // Values after the first steps, over the least.
 constexpr double kLoosest = 0.05;      // Marginal error of a step.
 constexpr double kOfFloat32 = 1e-7;    // Below it steps are float64.
 constexpr double kSame = 1e-6;         // Cross moments that are as close, as a share of the largest, are one.
@@ -53,7 +54,11 @@ class GromovSolve {
  public:
   GromovSolve(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
               GromovOptions const& options)
-      : context_(context), options_(options), problem_(context, clouds, a, b, options) {
+      : context_(context),
+        options_(options),
+        problem_at_(std::make_unique<GromovProblem const>(context, clouds, a, b, options)),
+        problem_(*problem_at_) {
+    report_.method = options.method;
     report_.eps = options.eps;
     report_.alpha = problem_.alpha();
     report_.mass = problem_.total();
@@ -61,8 +66,8 @@ class GromovSolve {
 
   Gromov run() {
     begin();
-    if (searches_.size() == 1 || is_exact()) {
-      for (Search& search : searches_) finish(search);
+    if (searches_.size() == 1) {
+      finish(searches_[0]);
     } else {
       for (Search& search : searches_) first_steps(search);
       finish_best();
@@ -105,21 +110,21 @@ class GromovSolve {
   }
 
   void first_steps(Search& search) {
-    for (int k = 0; k < std::min(kFirstSteps, options_.iterations) && !stopped_; ++k)
-      step(search, marginal_error_after(search.change), kFirstSweeps, false);
+    for (int k = 0; k < std::min(kFirstSteps, options_.iterations) && !search.finished && !stopped_; ++k)
+      is_exact() ? exact_step(search) : step(search, marginal_error_after(search.change), kFirstSweeps, false);
   }
 
-  /// Finishes the searches of least value, of those whose first steps have led to different plans.
+  /// Finishes searches of little value, of those whose first steps have led to different plans.
   void finish_best() {
-    std::vector<Search*> order;
+    std::vector<Search*> order, chosen;
     for (Search& search : searches_) order.push_back(&search);
     std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
-    std::vector<Search*> chosen;
     for (Search* const search : order) {
+      if (search->value > kWorthwhile * order[0]->value || (!is_exact() && chosen.size() == kFinished)) break;
       bool const is_new = std::ranges::all_of(chosen, [&](Search* other) {
         return (search->cross - other->cross).norm() > kSame * problem_.largest_cross();
       });
-      if (is_new && chosen.size() < kFinished) chosen.push_back(search);
+      if (is_new) chosen.push_back(search);
     }
     for (Search* const search : chosen) finish(*search);
   }
@@ -189,7 +194,7 @@ class GromovSolve {
     if (keep) search.plan.emplace(std::move(plan));
   }
 
-  /// One step without entropy. The plan stays if the next one is no better: then no step lowers the value.
+  /// One step without entropy. The search ends when one is no better than the last: then no step lowers the value.
   void exact_step(Search& search) {
     ++search.iterations;
     ++report_.iterations;
@@ -199,25 +204,18 @@ class GromovSolve {
     ExactPlan plan =
         solve_exact(context_, cloud(), view_of(problem_.source().weights), view_of(problem_.target().weights), options);
     report_.sweeps += plan.report.rounds;
-    if (plan.report.status == ExactStatus::stopped) {
-      if (!search.exact) search.exact = std::move(plan);
-      return;
-    }
+    if (stopped_ && search.exact) return;  // The new plan may lack mass.
     PlanMoments moments = problem_.moments_of(plan);
     double const value = problem_.value(moments);
-    if (search.iterations > 1) {
+    if (search.exact) {
       double const cost = search.value - problem_.constant() - 8 * problem_.alpha() * search.cross.squaredNorm();
       search.stationarity = std::max(cost - plan.report.dual, 0.0);
       search.finished = search.converged = value >= search.value - kRounding * problem_.constant();
     }
-    if (value < search.value) {
-      search.change = change_between(moments.cross, search.cross);
-      search.cross = std::move(moments.cross);
-      search.value = value;
-      search.exact = std::move(plan);
-    } else {
-      search.change = 0;
-    }
+    search.change = change_between(moments.cross, search.cross);
+    search.used = std::exchange(search.cross, std::move(moments.cross));
+    search.value = plan.report.status == ExactStatus::stopped ? kInfinity : value;
+    search.exact = std::move(plan);
   }
 
   bool goes_on(Search const& search) {
@@ -231,8 +229,7 @@ class GromovSolve {
   }
 
   Gromov result(Search& best) {
-    Gromov result;
-    problem_.linearise(is_exact() ? best.cross : best.used, u_, v_);
+    problem_.linearise(best.used, u_, v_);
     Stopwatch const watch;
     is_exact() ? evaluate_exact(best) : evaluate(best);
     report_.seconds.bounds += watch.seconds();
@@ -247,8 +244,9 @@ class GromovSolve {
     conclude(best);
     report_.seconds.total = watch_.seconds();
     report_.seconds.steps = report_.seconds.total - report_.seconds.bounds;
-    return {std::move(report_), std::move(best.plan), std::move(best.exact),
-            copy_of(u_),        copy_of(v_),          copy_of(best.cross)};
+    auto state = std::make_shared<Gromov::State const>(Gromov::State{context_, std::move(problem_at_), best.used});
+    return {std::move(report_), std::move(best.plan), std::move(best.exact), copy_of(u_),
+            copy_of(v_),        copy_of(best.cross),  std::move(state)};
   }
 
   void evaluate_exact(Search const& best) {
@@ -304,7 +302,8 @@ class GromovSolve {
   Context const& context_;
   GromovOptions const& options_;
   Stopwatch const watch_;
-  GromovProblem const problem_;
+  std::unique_ptr<GromovProblem const> problem_at_;
+  GromovProblem const& problem_;
   GromovReport report_;
   std::vector<Search> searches_;
   DenseMatrix u_, v_;  // The features of the last step, which the solver reads.
@@ -330,7 +329,7 @@ Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorVi
   return in_step(context, "solve_gromov", inputs, [&] {
     visit_gromov_options(options, kCheckField);
     require(options.method == GromovMethod::alternating || options.eps > 0,
-            "method: is proximal with eps 0; must be alternating, or eps > 0");
+            "method: is proximal without entropy; must be alternating");
     GromovOptions now = options;
     now.progress = agreed(context, options.progress);
     return GromovSolve(context, clouds, a, b, now).run();

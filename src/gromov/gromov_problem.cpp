@@ -26,7 +26,7 @@ GromovSide side_of(Backend const& backend, char const* field, MatrixView points,
   GromovSide side;
   side.points = read_finite(field, backend, points);
   side.weights = Eigen::Map<DenseVector const>(weights.data(), static_cast<std::int64_t>(weights.size()));
-  centre(field, side.points, side.weights);
+  side.centre = centre(field, side.points, side.weights);
   side.norms = side.points.rowwise().squaredNorm();
   for (std::int64_t i = 0; i < side.norms.size(); ++i)
     require(std::isfinite(side.norms(i) * side.norms(i)),
@@ -106,22 +106,37 @@ double GromovProblem::largest_cross() const {
   return std::sqrt(source_.norm * target_.norm);
 }
 
+DenseMatrix GromovProblem::features_at_source(DenseMatrix const& points, DenseMatrix const& features,
+                                              DenseMatrix const& cross) const {
+  DenseMatrix u(points.rows(), 1 + std::min(cross.rows(), cross.cols()) + features.cols());
+  u.col(0) = 4 * alpha_ * total_ * points.rowwise().squaredNorm();
+  auto middle = u.middleCols(1, std::min(cross.rows(), cross.cols()));
+  if (puts_cross_at_source()) {
+    middle = 16 * alpha_ * (points * cross);
+  } else {
+    middle = points;
+  }
+  u.rightCols(features.cols()) = 2 * (1 - alpha_) * features;
+  return u;
+}
+
 void GromovProblem::linearise(DenseMatrix const& cross, DenseMatrix& u, DenseMatrix& v) const {
   GromovSide const &x = source_, &y = target_;
-  std::int64_t const p = x.points.cols(), q = y.points.cols(), k = std::min(p, q), r = x.features.cols();
-  u.resize(x.points.rows(), 1 + k + r);
-  v.resize(y.points.rows(), 1 + k + r);
-  u.col(0) = 4 * alpha_ * total_ * x.norms;
-  v.col(0) = y.norms;
-  if (q <= p) {
-    u.middleCols(1, k) = 16 * alpha_ * (x.points * cross);
-    v.middleCols(1, k) = y.points;
+  u = features_at_source(x.points, x.features, cross);
+  v.resize(y.points.rows(), u.cols());
+  DenseMatrix const middle =
+      puts_cross_at_source() ? y.points : DenseMatrix(16 * alpha_ * (y.points * cross.transpose()));
+  v << y.norms, middle, y.features;
+}
+
+DenseMatrix GromovProblem::source_features(DenseMatrix points, DenseMatrix features, DenseMatrix const& cross) const {
+  points.rowwise() -= source_.centre.transpose();
+  if (features.cols() > 0) {
+    features.rowwise() -= source_.centre_of_features.transpose();
   } else {
-    u.middleCols(1, k) = x.points;
-    v.middleCols(1, k) = 16 * alpha_ * (y.points * cross.transpose());
+    features.resize(points.rows(), 0);
   }
-  u.rightCols(r) = 2 * (1 - alpha_) * x.features;
-  v.rightCols(r) = y.features;
+  return features_at_source(points, features, cross);
 }
 
 double GromovProblem::quadratic(PlanMoments const& moments) const {
@@ -181,7 +196,7 @@ PlanMoments GromovProblem::moments_of(ExactPlan const& plan) const {
 
 DenseMatrix GromovProblem::cross_of(Plan const& plan) const {
   GromovSide const &x = source_, &y = target_;
-  if (y.points.cols() <= x.points.cols()) {
+  if (puts_cross_at_source()) {
     DenseMatrix images(plan.rows(), y.points.cols());
     plan.apply(view_of(y.points), view_of(images));
     return x.points.transpose() * images;

@@ -13,7 +13,7 @@ namespace monge {
 struct GromovSide {
   DenseMatrix points, features;
   DenseVector weights;
-  DenseVector centre_of_features;
+  DenseVector centre, centre_of_features;
   DenseVector norms;          // |x_i|^2
   DenseMatrix moment;         // sum_i a_i x_i x_i^T
   double norm = 0;            // sum_i a_i |x_i|^2
@@ -49,6 +49,8 @@ class GromovProblem {
   /// The features u, v of the cost C_ij = -<u_i, v_j> whose linear problem is the objective's, linearised at a plan
   /// with the cross moment A, but for terms of i or of j alone.
   void linearise(DenseMatrix const& cross, DenseMatrix& u, DenseMatrix& v) const;
+  /// u of new points, with their features.
+  DenseMatrix source_features(DenseMatrix points, DenseMatrix features, DenseMatrix const& cross) const;
   /// c of value(P) = c + <C, P> + 8 alpha (|A|^2 - |A - G|^2), for P with the marginals a and b and the cross moment G.
   /// The largest of its terms, so the size of rounding.
   double constant() const { return constant_; }
@@ -65,6 +67,10 @@ class GromovProblem {
   DenseMatrix cross_of(Plan const& plan) const;
 
  private:
+  bool puts_cross_at_source() const { return target_.points.cols() <= source_.points.cols(); }
+  DenseMatrix features_at_source(DenseMatrix const& points, DenseMatrix const& features,
+                                 DenseMatrix const& cross) const;
+
   GromovSide source_, target_;
   double alpha_ = 1, total_ = 1, constant_ = 0;
   double offset_ = 0;

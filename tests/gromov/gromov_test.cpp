@@ -291,6 +291,62 @@ TEST_P(GromovTest, exact_plans_are_local_optima) {
   }
 }
 
+/// Both sides of a central difference of the value, from the same start, over all points, features and weights.
+TEST_P(GromovTest, gradients_are_differences_of_the_value) {
+  for (bool const exact : {false, true}) {
+    for (double const total : {1.0, 2.0}) {
+      Case const given = make_case(14, 11, 2, 3, 2, 13, total);
+      double const size = energy(given, product_plan(given));
+      GromovOptions options{.eps = exact ? 0 : 0.05 * size / total, .alpha = 0.3, .tolerance = 1e-9};
+      Gromov const found = solve(given, options);
+      options.cross_moment = {found.cross_moment.data(), 2, 3};
+      Matrix x(14, 2), y(11, 3), s(14, 2), t(11, 2);
+      Values a(14), b(11);
+      auto const out = [](Matrix& matrix) {
+        return MutableMatrixView(matrix.data.data(), matrix.rows, matrix.columns);
+      };
+      found.gradients({out(x), out(y), out(s), out(t), a, b});
+      auto const difference = [&](auto const& change, double step) {
+        Case up = given, down = given;
+        change(up, step);
+        change(down, -step);
+        return (solve(up, options).report.value - solve(down, options).report.value) / (2 * step);
+      };
+      // The error of a difference is the third derivative times the square of the step, and the rounding of the value
+      // over the step: 1e-5^2 and 1e-10 of the value.
+      double const slack = 1e-5 * size;
+      for (auto const& [member, gradient] : {std::pair{&Case::x, &x}, {&Case::y, &y}, {&Case::s, &s}, {&Case::t, &t}}) {
+        for (std::int64_t const i : {std::int64_t{0}, gradient->rows - 1}) {
+          for (std::int64_t k = 0; k < gradient->columns; ++k) {
+            double const expected = difference([&, m = member](Case& at, double h) { (at.*m)(i, k) += h; }, 1e-4);
+            EXPECT_NEAR((*gradient)(i, k), expected, slack) << i << ' ' << k << " exact " << exact;
+          }
+        }
+      }
+      if (exact) continue;  // Its derivatives by weights are one-sided.
+      for (auto const& [member, gradient] : {std::pair{&Case::a, &a}, {&Case::b, &b}}) {
+        double const expected =
+            difference([m = member](Case& at, double h) { (at.*m)[1] += h, (at.*m)[4] -= h; }, 1e-5);
+        EXPECT_NEAR((*gradient)[1] - (*gradient)[4], expected, slack);
+      }
+      double const expected = difference([](Case& at, double h) { at.a[2] += h, at.b[3] += h; }, 1e-5);
+      EXPECT_NEAR(a[2] + b[3], expected, slack);
+    }
+  }
+}
+
+TEST_P(GromovTest, features_of_new_points_are_those_of_the_sources) {
+  for (auto const& [p, q, r] : {std::tuple{3, 2, 0}, {2, 3, 2}}) {
+    Case const given = make_case(14, 11, p, q, r, 14);
+    for (double const eps : {0.0, 0.1 * energy(given, product_plan(given))}) {
+      Gromov const found = solve(given, {.eps = eps});
+      Matrix u(14, static_cast<std::int64_t>(found.u.size()) / 14);
+      found.source_features(given.x.view(), given.s.view(), {u.data.data(), u.rows, u.columns});
+      EXPECT_EQ(u.data, found.u);
+    }
+  }
+}
+
 /// Rotated in the plane of the first two axes, scaled, shifted and in another order.
 Case moved(Case given, double scale, double shift, bool reversed) {
   for (Matrix* const cloud : {&given.x, &given.y}) {
@@ -455,7 +511,7 @@ TEST_P(GromovTest, refuses_what_it_cannot_take) {
   refused("b: the total is", wrong);
   refused("eps: is -1", given, {.eps = -1});
   refused("alpha: is 1.5", given, {.alpha = 1.5});
-  refused("method: is proximal with eps 0", given, {.method = GromovMethod::proximal});
+  refused("method: is proximal without entropy; must be alternating", given, {.method = GromovMethod::proximal});
   refused("cross_moment: is 2 x 2; must be 2 x 3", given, {.cross_moment = {given.x.data.data(), 2, 2}});
   GromovClouds clouds = given.clouds();
   clouds.t = {};
