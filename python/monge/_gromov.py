@@ -11,7 +11,8 @@ import numpy as np
 from . import _core
 from ._arrays import Array, Place, kept, kept_optional, on_host, read_matrix
 from ._exact import ExactResult, result_of
-from ._names import GROMOV, calls, lower_name, number, refuse_gradient, shown
+from ._followed import requires_gradient
+from ._names import GROMOV, calls, lower_name, number, shown
 from ._plan_result import LazyPlan
 from ._problem import Problem, ProgressFunction, library_options, warn_if_short, watching
 from ._result import OTResult
@@ -50,6 +51,8 @@ class _Clouds:
     y: Array
     s: Array | None
     t: Array | None
+    followed: tuple[Any, ...] | None = None
+    """x, y, s, t, a and b as the caller has them, where a tensor of PyTorch among them requires a gradient."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -63,6 +66,9 @@ class GromovResult:
     :func:`monge.solve_exact` with features in the place of points. Products, averages and entries are its methods.
     Values are those of the plan after its rows and columns were moved to the weights. Arrays have the framework, dtype
     and device of X_a. A pickle has the plan and the values, but no derivatives and no map of new points.
+
+    If tensors of PyTorch that require gradients were given, `value` has first derivatives by points, features and
+    weights, those at the plan as it is. A backward pass through another attribute is a NotImplementedError.
     """
 
     def __init__(
@@ -149,37 +155,33 @@ class GromovResult:
     @property
     def value(self) -> Array:
         """value_linear + value_quad, and with `reg` reg sum P log P, or reg KL(P | a b^T) with reg_type "KL"."""
-        report = self._report
-        value = report.value
-        if self._reg_type == "entropy" and report.eps > 0 and report.method == "alternating":
-            # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
-            weights = [on_host(w).astype(np.float64) for w in self._linear._problem.weights]
-            weights = [w * (report.mass / w.sum()) for w in weights]
-            logs = sum(float(w @ np.log(np.where(w > 0, w, 1))) for w in weights)
+        report, value = self._report, self._report.value
+        if self._has_entropy:  # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
+            logs = sum(float(weights @ _log(weights)) for weights in self._weights)
             value += report.eps * (logs + report.mass - report.mass**2)
-        return self._place.scalar(value)
+        return self._attached("value", self._place.scalar(value))
 
     @property
     def value_quad(self) -> Array:
         """alpha E(P), E(P) without features."""
-        return self._place.scalar(self._report.alpha * self._report.quadratic)
+        return self._attached("value_quad", self._place.scalar(self._report.alpha * self._report.quadratic))
 
     @property
     def value_linear(self) -> Array:
         """(1 - alpha) <M, P>, 0 without features."""
-        return self._place.scalar((1 - self._report.alpha) * self._report.linear)
+        return self._attached("value_linear", self._place.scalar((1 - self._report.alpha) * self._report.linear))
 
     # The plan.
 
     @property
     def plan(self) -> Array:
         """P (n x m), dense."""
-        return self._linear.plan
+        return self._attached("plan", self._linear.plan)
 
     @property
     def sparse_plan(self) -> Array:
         """The plan as a CSR array (SciPy, PyTorch or CuPy), as that of :attr:`linear`."""
-        return self._linear.sparse_plan
+        return self._attached("sparse_plan", self._linear.sparse_plan)
 
     @property
     def lazy_plan(self) -> LazyPlan:
@@ -189,36 +191,38 @@ class GromovResult:
     @property
     def marginals(self) -> tuple[Array, Array]:
         """P 1 (n) and P^T 1 (m)."""
-        return self._linear.marginals
+        row, column = self._linear.marginals
+        return self._attached("marginals", row), self._attached("marginals", column)
 
     @property
     def cross_moment(self) -> Array:
         """sum_ij P_ij (x_i - mean) (y_j - mean)^T (p x q): a start (`plan_init`) of a problem like this one."""
-        return self._place.array(self._cross_moment)
+        return self._attached("cross_moment", self._place.array(self._cross_moment))
 
     @property
     def potentials(self) -> tuple[Array, Array]:
         """f (n) and g (m). f_i + g_j is the derivative of the value by P_ij where P has entries, and without `reg` at most
         that elsewhere. Not for the proximal method."""
-        found, shift = self.gradients(), self.reg * (self._report.mass - 1)
-        return found.a - shift, found.b - shift
+        found, shift = self._derivatives("potentials"), self.reg * (self._report.mass - 1)
+        f, g = (self._attached("potentials", self._place.array(found[name] - shift)) for name in "ab")
+        return f, g
 
     def apply(self, v: Any, transpose: bool = False) -> Array:
         """P v for `v` of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
-        return self._linear.apply(v, transpose)
+        return self._attached("apply", self._linear.apply(v, transpose))
 
     def push(self, mass: Any) -> Array:
         """`mass` on the sources, (n,) or (n, p), moved to the targets: P^T diag(1 / P 1) mass. Its total is kept."""
-        return self._linear.push(mass)
+        return self._attached("push", self._linear.push(mass))
 
     def pull(self, mass: Any) -> Array:
         """`mass` on the targets, (m,) or (m, p), moved back to the sources: P diag(1 / P^T 1) mass."""
-        return self._linear.pull(mass)
+        return self._attached("pull", self._linear.pull(mass))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
         """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
         over columns, for values (n,) or (n, p) of the sources."""
-        return self._linear.average(values, transpose)
+        return self._attached("average", self._linear.average(values, transpose))
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
@@ -234,7 +238,7 @@ class GromovResult:
         problem has them. Of new points it is the average under the entropic map, or the target of the least reduced cost
         where the plan is exact, at the costs of the last step."""
         if points is None:
-            return self._linear.average(self._clouds.y)
+            return self._attached("transform", self._linear.average(self._clouds.y))
         if self._made is None:
             raise RuntimeError("transform: the result was pickled, which keeps no map of new points")
         if (s is None) != (self._clouds.s is None):
@@ -247,32 +251,62 @@ class GromovResult:
         if isinstance(self._linear, OTResult):
             f, (_, g) = self._linear.potential(u), self._linear._float64_potentials()
             plan = plan_of_sample(on_host(f), g, u, problem.y, b=problem.b, metric="dot", reg=self._linear.reg, a=None)
-            return self._place.array(on_host(plan.average(on_host(self._clouds.y))))
+            mapped = self._place.array(on_host(plan.average(on_host(self._clouds.y))))
+            return self._attached("transform", mapped)
         used = np.flatnonzero(on_host(problem.weights[1]) > 0)
         some = replace(problem, x=u, y=on_host(problem.y)[used], a=None, b=None)
         f, nearest = np.empty(len(u)), np.empty(len(u), np.int64)
         g = self._linear._made.g[used]
         _core.c_transform(self._place.session(None), some.geometry, g, f, nearest)
-        return self._place.array(on_host(self._clouds.y)[used[nearest]])
+        return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
 
     def gradients(self) -> GromovGradients:
         """Derivatives of the value by points, features and weights. NotImplementedError for the proximal method, whose
         plan is no minimiser."""
+        found = self._derivatives("gradients")
+        if self._has_entropy:
+            for name, weights in zip("ab", self._weights):
+                found[name] += self.reg * (_log(weights) + 1.5 - self._report.mass)
+        return GromovGradients(**{name: None if v is None else self._place.array(v) for name, v in found.items()})
+
+    def _derivatives(self, what: str) -> dict[str, Any]:
+        """Those of the value with KL(P | a b^T), on the host."""
         if self._made is None:
-            raise RuntimeError("gradients: the result was pickled, which keeps no derivatives")
+            raise RuntimeError(f"{what}: the result was pickled, which keeps no derivatives")
         clouds = self._clouds
-        x, y, s, t = (None if v is None else np.empty(tuple(v.shape)) for v in (clouds.x, clouds.y, clouds.s, clouds.t))
-        a, b = (np.empty(size) for size in self.shape)
-        self._made.gradients(x, y, s, t, a, b)
-        array = self._place.array
-        return GromovGradients(*(None if v is None else array(v) for v in (x, y, s, t, a, b)))
+        like = {"x": clouds.x, "y": clouds.y, "s": clouds.s, "t": clouds.t}
+        found: dict[str, Any] = {name: None if v is None else np.empty(tuple(v.shape)) for name, v in like.items()}
+        found |= {name: np.empty(size) for name, size in zip("ab", self.shape)}
+        self._made.gradients(**found)
+        return found
+
+    @property
+    def _has_entropy(self) -> bool:
+        """Whether the value has sum P log P."""
+        return self._reg_type == "entropy" and self.reg > 0 and self._report.method == "alternating"
+
+    @property
+    def _weights(self) -> list[np.ndarray[Any, Any]]:
+        """a and b in float64, of one total."""
+        given = [on_host(weights).astype(np.float64) for weights in self._linear._problem.weights]
+        return [weights * (self._report.mass / weights.sum()) for weights in given]
+
+    def _attached(self, name: str, array: Array) -> Array:
+        """The array with gradients, or an error where they are asked for."""
+        followed = self._clouds.followed
+        if followed is None:
+            return array
+        from .torch._gromov import follow
+
+        return follow(self, name, (array,), followed)[0]
 
     @property
     def _place(self) -> Place:
         return self._linear._place
 
     def __reduce__(self) -> Any:
-        return GromovResult, (self._clouds, self._linear, self._report, self._cross_moment, self._reg_type)
+        clouds = replace(self._clouds, followed=None)
+        return GromovResult, (clouds, self._linear, self._report, self._cross_moment, self._reg_type)
 
     def __repr__(self) -> str:
         (n, m), report = self.shape, self._report
@@ -280,6 +314,11 @@ class GromovResult:
             f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps from {len(report.starts)} starts, "
             f"value {report.value:.6g}, lower bound {report.lower_bound:.6g}>"
         )
+
+
+def _log(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """log w, and 0 without weight."""
+    return np.log(np.where(weights > 0, weights, 1))
 
 
 def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndarray[Any, Any] | None:
@@ -367,7 +406,7 @@ def solve_gromov_sample(
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: Relaxed marginals, other metrics, tensors that require gradients.
+        NotImplementedError: Relaxed marginals, other metrics.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     >>> import monge, numpy as np
@@ -384,8 +423,6 @@ def solve_gromov_sample(
     kind = lower_name("reg_type", reg_type, "'entropy' or 'KL'")
     if kind not in ("entropy", "kl"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
-    for field, given in (("X_a", X_a), ("X_b", X_b), ("s", s), ("t", t), ("a", a), ("b", b)):
-        refuse_gradient(field, given)
     if (s is None) != (t is None):
         raise ValueError(f"{'s' if s is None else 't'}: is missing; features need both s and t")
     own = dict(options)
@@ -403,7 +440,9 @@ def solve_gromov_sample(
         for field, v, shape in (("s", s, "(n, r)"), ("t", t, "(m, r)"))
     )
     place = Place.of(X_a, x, y, device=device)
-    clouds = _Clouds(kept(X_a, x), kept(X_b, y), of_x, of_y)
+    given = (X_a, X_b, s, t, a, b)
+    followed = given if any(map(requires_gradient, given)) else None
+    clouds = _Clouds(kept(X_a, x), kept(X_b, y), of_x, of_y, followed)
     given_a, given_b = kept_optional("a", a), kept_optional("b", b)
     start = _cross_moment(plan_init, x, y, given_a, given_b)
     views = (clouds.x, clouds.y, of_x, of_y, given_a, given_b)

@@ -144,6 +144,34 @@ def test_gradients_are_differences(clouds):
         monge.solve_gromov_sample(x, y, reg=20.0, method="proximal", max_iter=2).gradients()
 
 
+@pytest.mark.parametrize("kind", ["entropy", "KL"])
+def test_tensors_have_derivatives_of_the_value(clouds, kind):
+    torch = pytest.importorskip("torch")
+    tensors = [torch.tensor(v, requires_grad=True) for v in clouds]
+    result = monge.solve_gromov_sample(*tensors, reg=20.0, tol=1e-8, reg_type=kind)
+    result.value.backward()
+    found = result.gradients()
+    for name, tensor in zip("xystab", tensors):
+        np.testing.assert_allclose(tensor.grad, getattr(found, name).detach(), rtol=1e-12)
+    x, y, s, t, a, b = clouds
+    step, change = 1e-5, np.zeros(100)
+    change[[3, 7]] = 1, -1
+    values = [
+        monge.solve_gromov_sample(
+            x, y, s, t, a + sign * step * change, b, reg=20.0, tol=1e-8, plan_init=result, reg_type=kind
+        ).value
+        for sign in (1, -1)
+    ]
+    expected = (values[0] - values[1]) / (2 * step)
+    assert float(tensors[4].grad @ torch.tensor(change)) == pytest.approx(
+        expected, abs=1e-2
+    )  # As above, of a step of 1e-5.
+    with pytest.raises(NotImplementedError, match="plan: has no derivatives here"):
+        result.plan.sum().backward()
+    with torch.no_grad():
+        assert not monge.solve_gromov_sample(*tensors[:2], reg=20.0).value.requires_grad
+
+
 def test_maps_of_the_sources_are_their_averages(clouds):
     x, y, s, t, a, b = clouds
     for reg in (None, 10.0):
