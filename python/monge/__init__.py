@@ -59,7 +59,7 @@ from ._divergence import (
     sinkhorn_divergence_of_costs,
 )
 from ._exact import ExactResult, solve_exact, solve_exact_sample
-from ._gromov import GromovGradients, GromovResult, solve_gromov_sample
+from ._gromov import GromovGradients, GromovResult, solve_gromov, solve_gromov_sample
 from ._options import ExactOptions, GromovOptions, ProjectionOptions, RegularizedOptions, SolveOptions
 from ._plan_result import Gradients, LazyPlan
 from ._problem import ConvergenceWarning
@@ -153,6 +153,7 @@ __all__ = [
     "solve_batch",
     "solve_exact",
     "solve_exact_sample",
+    "solve_gromov",
     "solve_gromov_sample",
     "solve_regularized",
     "solve_regularized_batch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,17 @@ from . import _core
 from ._arrays import Array, Place, kept, kept_optional, on_host, read_matrix
 from ._exact import ExactResult, result_of
 from ._followed import requires_gradient
-from ._names import GROMOV, calls, lower_name, number, shown
+from ._low_rank import features_of_costs, points_of_distances
+from ._names import GROMOV, calls, lower_name, number, refuse_gradient, shown
 from ._plan_result import LazyPlan
-from ._problem import Problem, ProgressFunction, library_options, warn_if_short, watching
+from ._problem import Problem, ProgressFunction, library_options, shows, warn_if_short, watching
 from ._result import OTResult
 from ._solve import plan_of_sample
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._options import GromovOptions
+    from ._options import GromovKeywordOptions, GromovOptions
 
 _ALWAYS_ITERATIONS = 1000
 _POT_METHODS = {"pgd": "alternating", "ppa": "proximal"}
@@ -37,8 +39,8 @@ class GromovGradients:
         a, b: By the weights. Only directions that keep sum a = sum b are feasible.
     """
 
-    x: Array
-    y: Array
+    x: Array | None
+    y: Array | None
     s: Array | None
     t: Array | None
     a: Array
@@ -53,6 +55,10 @@ class _Clouds:
     t: Array | None
     followed: tuple[Any, ...] | None = None
     """x, y, s, t, a and b as the caller has them, where a tensor of PyTorch among them requires a gradient."""
+    of_matrices: bool = False
+    """Whether points and features are those that :func:`solve_gromov` has found."""
+    shifts: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
+    """What the caller's M_ij has beyond |s_i - t_j|^2, by rows and by columns."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -60,7 +66,7 @@ class _Clouds:
 
 
 class GromovResult:
-    """The result of :func:`monge.solve_gromov_sample`, with the attributes of POT's ``OTResult`` and more.
+    """The result of :func:`monge.solve_gromov` and :func:`monge.solve_gromov_sample`, with the attributes of POT's ``OTResult`` and more.
 
     The plan is that of the last linear problem, :attr:`linear`, a result of :func:`monge.solve` or
     :func:`monge.solve_exact` with features in the place of points. Products, averages and entries are its methods.
@@ -128,7 +134,7 @@ class GromovResult:
     @property
     def lower_bound(self) -> float:
         """No plan has a value below it, whatever the start; for the objective without entropy."""
-        return float(self._report.lower_bound)
+        return float(self._report.lower_bound) + self._shift
 
     @property
     def stationarity(self) -> float:
@@ -155,7 +161,7 @@ class GromovResult:
     @property
     def value(self) -> Array:
         """value_linear + value_quad, and with `reg` reg sum P log P, or reg KL(P | a b^T) with reg_type "KL"."""
-        report, value = self._report, self._report.value
+        report, value = self._report, self._report.value + self._shift
         if self._has_entropy:  # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
             logs = sum(float(weights @ _log(weights)) for weights in self._weights)
             value += report.eps * (logs + report.mass - report.mass**2)
@@ -169,7 +175,8 @@ class GromovResult:
     @property
     def value_linear(self) -> Array:
         """(1 - alpha) <M, P>, 0 without features."""
-        return self._attached("value_linear", self._place.scalar((1 - self._report.alpha) * self._report.linear))
+        linear = (1 - self._report.alpha) * self._report.linear + self._shift
+        return self._attached("value_linear", self._place.scalar(linear))
 
     # The plan.
 
@@ -237,6 +244,8 @@ class GromovResult:
         """The average point of X_b for each source, or for each of `points` (k x p), with features `s` (k x r) where the
         problem has them. Of new points it is the average under the entropic map, or the target of the least reduced cost
         where the plan is exact, at the costs of the last step."""
+        if self._clouds.of_matrices:
+            raise NotImplementedError("transform: the problem is matrices; average() takes values of the targets")
         if points is None:
             return self._attached("transform", self._linear.average(self._clouds.y))
         if self._made is None:
@@ -261,8 +270,8 @@ class GromovResult:
         return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
 
     def gradients(self) -> GromovGradients:
-        """Derivatives of the value by points, features and weights. NotImplementedError for the proximal method, whose
-        plan is no minimiser."""
+        """Derivatives of the value by points, features and weights; of matrices by the weights alone, x and y are None.
+        NotImplementedError for the proximal method, whose plan is no minimiser."""
         found = self._derivatives("gradients")
         if self._has_entropy:
             for name, weights in zip("ab", self._weights):
@@ -276,9 +285,20 @@ class GromovResult:
         clouds = self._clouds
         like = {"x": clouds.x, "y": clouds.y, "s": clouds.s, "t": clouds.t}
         found: dict[str, Any] = {name: None if v is None else np.empty(tuple(v.shape)) for name, v in like.items()}
+        if clouds.of_matrices:
+            found = dict.fromkeys(found)
         found |= {name: np.empty(size) for name, size in zip("ab", self.shape)}
         self._made.gradients(**found)
+        for name, shift in zip("ab", clouds.shifts or ()):
+            found[name] += (1 - self._report.alpha) * shift
         return found
+
+    @property
+    def _shift(self) -> float:
+        """The difference of (1 - alpha) <M, P> and the report's, which has |s_i - t_j|^2 for M_ij."""
+        if self._clouds.shifts is None:
+            return 0.0
+        return (1 - self._report.alpha) * sum(float(w @ v) for w, v in zip(self._weights, self._clouds.shifts))
 
     @property
     def _has_entropy(self) -> bool:
@@ -312,7 +332,7 @@ class GromovResult:
         (n, m), report = self.shape, self._report
         return (
             f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps from {len(report.starts)} starts, "
-            f"value {report.value:.6g}, lower bound {report.lower_bound:.6g}>"
+            f"value {report.value + self._shift:.6g}, lower bound {self.lower_bound:.6g}>"
         )
 
 
@@ -343,6 +363,68 @@ def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndar
 
 def _method(method: Any) -> Any:
     return _POT_METHODS.get(method.lower(), method) if isinstance(method, str) else method
+
+
+def _library_options(
+    options: Mapping[str, Any], reg: Any, reg_type: Any, unbalanced: Any, unbalanced_type: Any, max_iter: Any, tol: Any
+) -> tuple[dict[str, Any], str]:
+    """The library's options, and the kind of the entropy."""
+    if unbalanced is not None or lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
+        raise NotImplementedError("unbalanced: is given; must be None: both marginals are constraints")
+    kind = lower_name("reg_type", reg_type, "'entropy' or 'KL'")
+    if kind not in ("entropy", "kl"):
+        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
+    own = dict(options)
+    if own.get("method", "") is None:
+        del own["method"]
+    elif "method" in own:
+        own["method"] = _method(own["method"])
+    translated = library_options(
+        own,
+        eps=("reg", None if reg is None else number("reg", reg)),
+        iterations=("max_iter", max_iter),
+        tolerance=("tol", tol),
+    )
+    return translated, kind
+
+
+def _run(
+    place: Place,
+    clouds: _Clouds,
+    a: Array | None,
+    b: Array | None,
+    kind: str,
+    options: dict[str, Any],
+    plan_init: Any,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> GromovResult:
+    start = _cross_moment(plan_init, clouds.x, clouds.y, a, b)
+    views = (clouds.x, clouds.y, clouds.s, clouds.t, a, b)
+
+    def result(made: _core.Gromov) -> GromovResult:
+        report, (plan, exact), (u, v) = made.report, made.plans, made.features()
+        problem = Problem(place, a, b, x=u, y=v, cost_function="dot")
+        linear = (
+            result_of(problem, {}, exact)
+            if plan is None
+            else OTResult(problem, {"eps": plan.report.eps}, "kl", plan, plan.report)
+        )
+        return GromovResult(clouds, linear, report, made.cross_moment(clouds.x.shape[1]), kind, made)
+
+    def text(state: _core.GromovProgress) -> str:
+        value = "" if math.isinf(state.value) else f"value {state.value:.6g}, "
+        return f"{value}change {state.change:.1e}"
+
+    try:
+        with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "step", text) as watch:
+            made = _core.solve_gromov(place.session(n_threads), *views, start, options, watch)
+    except KeyboardInterrupt as interrupt:
+        if hasattr(interrupt, "result"):
+            interrupt.result = result(interrupt.result)
+        raise
+    warn_if_short(made.report, "Gromov-Wasserstein transport")
+    return result(made)
 
 
 @calls(**GROMOV)
@@ -418,22 +500,9 @@ def solve_gromov_sample(
     """
     if metric != "sqeuclidean":
         raise NotImplementedError(f"metric: is {shown(metric)}; must be 'sqeuclidean'")
-    if unbalanced is not None or lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
-        raise NotImplementedError("unbalanced: is given; must be None: both marginals are constraints")
-    kind = lower_name("reg_type", reg_type, "'entropy' or 'KL'")
-    if kind not in ("entropy", "kl"):
-        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
+    translated, kind = _library_options(options, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
     if (s is None) != (t is None):
         raise ValueError(f"{'s' if s is None else 't'}: is missing; features need both s and t")
-    own = dict(options)
-    if "method" in own:
-        own["method"] = _method(own["method"])
-    translated = library_options(
-        own,
-        eps=("reg", None if reg is None else number("reg", reg)),
-        iterations=("max_iter", max_iter),
-        tolerance=("tol", tol),
-    )
     x, y = read_matrix("X_a", X_a, "(n, p)"), read_matrix("X_b", X_b, "(m, q)")
     of_x, of_y = (
         None if v is None else read_matrix(field, v, shape)
@@ -443,30 +512,83 @@ def solve_gromov_sample(
     given = (X_a, X_b, s, t, a, b)
     followed = given if any(map(requires_gradient, given)) else None
     clouds = _Clouds(kept(X_a, x), kept(X_b, y), of_x, of_y, followed)
-    given_a, given_b = kept_optional("a", a), kept_optional("b", b)
-    start = _cross_moment(plan_init, x, y, given_a, given_b)
-    views = (clouds.x, clouds.y, of_x, of_y, given_a, given_b)
+    weights = kept_optional("a", a), kept_optional("b", b)
+    return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, progress)
 
-    def result(made: _core.Gromov) -> GromovResult:
-        report, (plan, exact), (u, v) = made.report, made.plans, made.features()
-        problem = Problem(place, given_a, given_b, x=u, y=v, cost_function="dot")
-        linear = (
-            result_of(problem, {}, exact)
-            if plan is None
-            else OTResult(problem, {"eps": plan.report.eps}, "kl", plan, plan.report)
-        )
-        return GromovResult(clouds, linear, report, made.cross_moment(x.shape[1]), kind, made)
 
-    def text(state: _core.GromovProgress) -> str:
-        value = "" if math.isinf(state.value) else f"value {state.value:.6g}, "
-        return f"{value}change {state.change:.1e}"
+@calls(**GROMOV)
+def solve_gromov(
+    Ca: Any,
+    Cb: Any,
+    M: Any = None,
+    a: Any = None,
+    b: Any = None,
+    loss: str = "L2",
+    symmetric: bool | None = None,
+    alpha: float = 0.5,
+    reg: float | None = None,
+    reg_type: str = "entropy",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    n_threads: int | None = None,
+    method: str | None = None,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    *,
+    device: Any = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[GromovKeywordOptions],
+) -> GromovResult:
+    """POT's ``solve_gromov``: Gromov-Wasserstein transport of given matrices, which must be squared distances.
 
-    try:
-        with watching(progress, translated.get("iterations", _ALWAYS_ITERATIONS), "step", text) as watch:
-            made = _core.solve_gromov(place.session(n_threads), *views, start, translated, watch)
-    except KeyboardInterrupt as interrupt:
-        if hasattr(interrupt, "result"):
-            interrupt.result = result(interrupt.result)
-        raise
-    warn_if_short(made.report, "Gromov-Wasserstein transport")
-    return result(made)
+    min_P  alpha sum_ijkl (Ca_ik - Cb_jl)^2 P_ij P_kl + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b
+
+    Points with these distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass
+    over the matrix proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean
+    distances of n points are squared distances of points of n - 1 dimensions, so they are taken up to n = 1025. M may
+    be any matrix of low rank beside terms of rows and of columns, as squared distances are.
+
+    Args:
+        Ca, Cb: Squared distances (n x n) and (m x m), as those of POT's ``dist(x, x)``.
+        M: Costs (n x m) of a rank up to 64, beside terms of rows and of columns; None: alpha is 1.
+        loss: "L2", the square.
+        symmetric: No effect: squared distances are symmetric.
+        verbose: True shows a bar, as `progress` does.
+
+    Other arguments are as for :func:`solve_gromov_sample`.
+
+    Returns:
+        :class:`GromovResult`, without `transform`. Derivatives are by the weights alone.
+
+    Raises:
+        NotImplementedError: A matrix is none of squared distances, M has no low rank, or as for
+            :func:`solve_gromov_sample`.
+
+    >>> import monge, numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(50, 3))
+    >>> C = ((x[:, None] - x) ** 2).sum(-1)
+    >>> result = monge.solve_gromov(C, C[::-1, ::-1])
+    >>> bool((result.linear.pairs[1] == np.arange(50)[::-1]).all()), bool(result.value < 1e-12)
+    (True, True)
+    """
+    if lower_name("loss", loss, "'L2'") != "l2":
+        raise NotImplementedError(f"loss: is {loss!r}; must be 'L2'")
+    given: dict[str, Any] = dict(options) | {"alpha": number("alpha", alpha), "method": method}
+    translated, kind = _library_options(given, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
+    for field, matrix in (("Ca", Ca), ("Cb", Cb), ("M", M), ("a", a), ("b", b)):
+        refuse_gradient(field, matrix)
+    of_a, of_b = read_matrix("Ca", Ca, "(n, n)"), read_matrix("Cb", Cb, "(m, m)")
+    place = Place.of(Ca, of_a, of_b, device=device)
+    x, y = points_of_distances("Ca", on_host(of_a)), points_of_distances("Cb", on_host(of_b))
+    s = t = shifts = None
+    if M is not None:
+        costs = on_host(read_matrix("M", M, "(n, m)"))
+        if costs.shape != (len(x), len(y)):
+            raise ValueError(f"M: has shape {costs.shape}; must be {(len(x), len(y))}, the sizes of Ca and Cb")
+        s, t, *terms = features_of_costs("M", costs)
+        shifts = (terms[0], terms[1])
+    clouds = _Clouds(x, y, s, t, of_matrices=True, shifts=shifts)
+    weights = kept_optional("a", a), kept_optional("b", b)
+    return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, shows(progress, verbose))

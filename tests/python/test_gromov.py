@@ -172,6 +172,67 @@ def test_tensors_have_derivatives_of_the_value(clouds, kind):
         assert not monge.solve_gromov_sample(*tensors[:2], reg=20.0).value.requires_grad
 
 
+def test_matrices_of_squared_distances_are_points(clouds):
+    x, y, s, t, a, b = clouds
+    x = x + 30  # dist() loses digits, as users' matrices do.
+    ot = pot()
+    c, d, costs = ot.dist(x, x), ot.dist(y, y), ot.dist(s, t) + np.arange(80) / 100
+    reg = 0.2 * 16 * np.sqrt(np.var(x) * np.var(y))
+    of_points = monge.solve_gromov_sample(x, y, a=a, b=b, reg=reg, tol=1e-9, starts=1)
+    result = monge.solve_gromov(c, d, a=a, b=b, reg=reg, tol=1e-9, starts=1)
+    assert result.value == pytest.approx(of_points.value, rel=1e-9)
+    np.testing.assert_allclose(result.plan, of_points.plan, atol=1e-8)
+    fused = monge.solve_gromov(c, d, costs, a, b, alpha=0.4, reg=reg, tol=1e-9, starts=1)
+    plan, log = ot.gromov.entropic_fused_gromov_wasserstein(
+        costs, ot.dist(x - 30, x - 30), d, a, b, epsilon=reg, alpha=0.4, log=True, **TIGHT
+    )
+    assert fused.value_linear == pytest.approx(0.6 * (costs * plan).sum(), **AS_POT)
+    assert fused.value_linear + fused.value_quad == pytest.approx(log["fgw_dist"], **AS_POT)
+
+    exact = monge.solve_gromov(c, d, costs, a, b)
+    plan = exact.plan
+    assert exact.value_linear == pytest.approx(0.5 * (costs * plan).sum(), rel=1e-9)
+    assert exact.value_quad == pytest.approx(0.5 * energy(x, y, plan), rel=1e-9)
+    assert exact.lower_bound <= exact.value
+    slope = (c**2 @ a)[:, None] + d**2 @ b - 2 * c @ plan @ d + 0.5 * costs
+    f, g = exact.potentials
+    rest = slope - f[:, None] - g
+    assert rest.min() >= -1e-9 * slope.max() and abs(rest[plan > 0]).max() <= 1e-9 * slope.max()
+    assert exact.gradients().x is None
+    with pytest.raises(NotImplementedError, match="transform: the problem is matrices"):
+        exact.transform()
+    in_float32 = monge.solve_gromov(ot.dist(x - 30, x - 30).astype(np.float32), d.astype(np.float32), a=a, b=b, reg=reg)
+    assert in_float32.report.value == pytest.approx(of_points.report.value, rel=1e-3)
+
+
+def test_distances_are_squared_distances_of_more_dimensions(clouds):
+    """Schoenberg: the root of a Euclidean distance embeds. The points that are found have n - 1 dimensions."""
+    x, y, *_, a, b = clouds
+    c, d = np.sqrt(squared_distances(x, x)), np.sqrt(squared_distances(y, y))
+    result = monge.solve_gromov(c, d, a=a, b=b)
+    plan = result.plan
+    assert result.value == pytest.approx(a @ c**2 @ a + b @ d**2 @ b - 2 * ((c @ plan @ d) * plan).sum(), rel=1e-9)
+    value = pot().gromov.gromov_wasserstein2(c, d, a, b)
+    assert result.lower_bound <= result.value <= value * (1 + 1e-9)
+
+
+def test_other_matrices_are_refused(clouds):
+    x, y, s, t, a, b = clouds
+    c, d = squared_distances(x, x), squared_distances(y, y)
+    off = c.copy()
+    off[3, 5] += 0.1
+    for given, error, message in (
+        (dict(Ca=c**2), NotImplementedError, "Ca: is no matrix of squared distances"),
+        (dict(Ca=off), NotImplementedError, "Ca: is no matrix of squared distances: row 3, column 5 is off by 0.1"),
+        (dict(Cb=d[:5]), ValueError, "Cb: has shape (5, 80); must be square"),
+        (dict(Ca=c + np.nan), ValueError, "Ca: row 0, column 0 is nan; entries must be finite"),
+        (dict(M=np.random.default_rng(0).random((100, 80))), NotImplementedError, "M: has a rank above 64"),
+        (dict(M=c), ValueError, "M: has shape (100, 100); must be (100, 80)"),
+        (dict(loss="KL"), NotImplementedError, "loss: is 'KL'; must be 'L2'"),
+    ):
+        assert_named(monge.solve_gromov, dict(Ca=c, Cb=d) | given, error, message)
+
+
 def test_maps_of_the_sources_are_their_averages(clouds):
     x, y, s, t, a, b = clouds
     for reg in (None, 10.0):
