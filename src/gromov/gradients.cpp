@@ -1,5 +1,7 @@
-#include <algorithm>
-#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <tuple>
+#include <type_traits>
 
 #include <monge/gromov.hpp>
 
@@ -138,14 +140,17 @@ void Gromov::gradients(GromovGradients const& out) const {
 void Gromov::source_features(MatrixView points, MatrixView features, MutableMatrixView out) const {
   GromovProblem const& problem = *state->problem;
   Backend const& backend = backend_of(state->context);
-  GromovSide const& x = problem.source();
-  validate_matrix("points", points, points.rows(), x.points.cols(), backend.device());
-  validate_matrix("features", features, x.features.cols() > 0 ? points.rows() : features.rows(), x.features.cols(),
-                  backend.device());
-  validate_matrix("out", out, points.rows(), static_cast<std::int64_t>(u.size()) / x.points.rows(), Device{});
-  write(problem.source_features(read_finite("points", backend, points), read_finite("features", backend, features),
-                                state->used),
-        out);
+  in_step(
+      state->context, "Gromov::source_features", [](Digests&) {},
+      [&] {
+        std::int64_t const p = problem.source().points.cols(), r = problem.source().features.cols();
+        validate_matrix("points", points, points.rows(), p, backend.device());
+        validate_matrix("features", features, r > 0 ? points.rows() : features.rows(), r, backend.device());
+        validate_matrix("out", out, points.rows(), std::ssize(u) / problem.source().points.rows(), Device{});
+        write(problem.source_features(read_finite("points", backend, points),
+                                      read_finite("features", backend, features), state->used),
+              out);
+      });
 }
 
 }  // namespace monge

@@ -406,6 +406,31 @@ TEST_P(GromovTest, of_isometric_clouds_is_zero) {
   }
 }
 
+/// Nodes 0 and +-sqrt(3) with the weights 2/3 and 1/6 have the moments of a normal distribution up to degree 5, so E
+/// between two grids of them is that between normal distributions: 4 (sum l - sum l')^2 + 8 |l - l'|^2 for the moments
+/// l and l' of the axes (Delon, Desolneux, Salmona 2022). Where l' = c l the bound by moments is tight.
+TEST_P(GromovTest, between_normal_distributions_has_the_closed_form) {
+  double const node[] = {0, std::sqrt(3.0), -std::sqrt(3.0)}, weight[] = {2.0 / 3, 1.0 / 6, 1.0 / 6};
+  double const moment[] = {3, 2, 1}, factor = 1.7;
+  Case given{Matrix(27, 3), Matrix(27, 3), Matrix(27, 0), Matrix(27, 0), Values(27), {}};
+  for (int i = 0; i < 27; ++i) {
+    int const digit[] = {i / 9, i / 3 % 3, i % 3};
+    given.a[i] = 1;
+    for (int k = 0; k < 3; ++k) {
+      given.x(i, k) = std::sqrt(moment[k]) * node[digit[k]];
+      given.a[i] *= weight[digit[k]];
+    }
+  }
+  given.b = given.a;
+  given.y = moved(given, std::sqrt(factor), 5, false).x;
+  double const difference = 1 - factor, sum = 6 * difference, square = 14 * difference * difference;
+  double const expected = 4 * sum * sum + 8 * square;
+  Gromov const found = solve(given, {});
+  EXPECT_NEAR(found.report.value, expected, 1e-11 * expected);
+  EXPECT_NEAR(found.report.lower_bound, expected, 1e-10 * expected);
+  expect_bounds(found);
+}
+
 TEST_P(GromovTest, several_starts_find_no_worse_plans_than_one) {
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
     Case const given = make_case(50, 45, 2, 3, 0, seed);
