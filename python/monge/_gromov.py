@@ -259,7 +259,8 @@ class GromovResult:
         self._made.source_features(on_host(given), None if features is None else on_host(features), u)
         if isinstance(self._linear, OTResult):
             f, (_, g) = self._linear.potential(u), self._linear._float64_potentials()
-            plan = plan_of_sample(on_host(f), g, u, problem.y, b=problem.b, metric="dot", reg=self._linear.reg, a=None)
+            b = None if problem.b is None else on_host(problem.b)
+            plan = plan_of_sample(on_host(f), g, u, problem.y, b=b, metric="dot", reg=self._linear.reg)
             mapped = self._place.array(on_host(plan.average(on_host(self._clouds.y))))
             return self._attached("transform", mapped)
         used = np.flatnonzero(on_host(problem.weights[1]) > 0)

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "core/numbers.hpp"
@@ -70,7 +71,9 @@ GromovBound bound_by_plan(Context const& context, GromovProblem const& problem, 
 DenseMatrix descriptors(Backend const& backend, GromovSide const& side, double total) {
   std::int64_t const n = side.points.rows();
   DenseMatrix result(n, kBins);
-  parallel_ranges(backend.ranks() == nullptr ? backend.info().units : 1, n, [&](std::int64_t begin, std::int64_t end) {
+  bool const on_cpu = backend.device().type == DeviceType::cpu;  // Another device has a host with all of its threads.
+  int const threads = on_cpu ? backend.info().units : static_cast<int>(std::thread::hardware_concurrency());
+  parallel_ranges(threads, n, [&](std::int64_t begin, std::int64_t end) {
     std::vector<std::pair<double, double>> distances(to_size(n));  // With their mass.
     for (std::int64_t i = begin; i < end; ++i) {
       for (std::int64_t k = 0; k < n; ++k)
