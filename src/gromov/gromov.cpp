@@ -119,8 +119,9 @@ class GromovSolve {
     std::vector<Search*> order, chosen;
     for (Search& search : searches_) order.push_back(&search);
     std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
+    double const least = order[0]->value, most = kWorthwhile * std::max(least, 0.0) + kRounding * problem_.constant();
     for (Search* const search : order) {
-      if (search->value > kWorthwhile * order[0]->value || (!is_exact() && chosen.size() == kFinished)) break;
+      if (search->value > std::max(least, most) || (!is_exact() && chosen.size() == kFinished)) break;
       bool const is_new = std::ranges::all_of(chosen, [&](Search* other) {
         return (search->cross - other->cross).norm() > kSame * problem_.largest_cross();
       });
@@ -184,6 +185,9 @@ class GromovSolve {
     search.f = plan.f();
     search.g = plan.g();
     DenseMatrix cross = problem_.cross_of(plan);
+    require(cross.allFinite(),
+            "eps: is {}, too far below the objective, up to {:.3g}; must be larger, or 0: exact plans", options_.eps,
+            problem_.constant());
     double const total = problem_.total(), alpha = problem_.alpha(), moved = (cross - search.used).squaredNorm();
     search.value = problem_.constant() + 8 * alpha * (search.used.squaredNorm() - moved) +
                    weighted_sum(problem_.source().weights, search.f) +

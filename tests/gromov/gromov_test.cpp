@@ -491,6 +491,22 @@ TEST_P(GromovTest, of_constant_clouds_and_duplicates) {
   }
 }
 
+TEST_P(GromovTest, of_scales_whose_fourth_powers_leave_float64) {
+  Case given = make_case(12, 9, 2, 2, 0, 15);
+  for (double& v : given.x.data) v *= 1e-90;
+  for (double& v : given.y.data) v *= 1e-90;
+  for (double const eps : {0.0, 1.0}) {
+    Gromov const found = solve(given, {.eps = eps});
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    EXPECT_EQ(found.report.quadratic, 0);
+  }
+  for (double& v : given.x.data) v *= 1e150;
+  for (double& v : given.y.data) v *= 1e90;
+  EXPECT_EQ(solve(given, {}).report.status, Status::converged);
+  EXPECT_THAT(refusal_of([&] { solve(given, {.eps = 1}); }),
+              testing::StartsWith("eps: is 1, too far below the objective, up to"));
+}
+
 TEST_P(GromovTest, ends_early_with_a_status) {
   Case const given = make_case(60, 50, 3, 3, 0, 11);
   double const size = energy(given, product_plan(given));
