@@ -19,6 +19,7 @@
 #include "divergence_command.hpp"
 #include "exact_command.hpp"
 #include "exit_code.hpp"
+#include "gromov_command.hpp"
 #include "info_command.hpp"
 #include "project_command.hpp"
 #include "ranks.hpp"
@@ -110,6 +111,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
   monge::cli::add_exact_command(app, exit_code);
+  monge::cli::add_gromov_command(app, exit_code);
   monge::cli::add_assign_command(app, exit_code);
   monge::cli::add_regularized_command(app, exit_code);
   monge::cli::add_divergence_command(app, exit_code);

@@ -47,6 +47,12 @@ void ProgressLine::show(ExactProgress const& progress) {
                     progress.candidates, progress.missing, progress.seconds));
 }
 
+void ProgressLine::show(GromovProgress const& progress) {
+  if (!is_due(progress.seconds)) return;
+  print(fmt::format("start {:3}   step {:4}   value {:.6g}   change {:.2e}   {:.1f} s", progress.start,
+                    progress.iteration, progress.value, progress.change, progress.seconds));
+}
+
 void ProgressLine::show(std::string_view work) {
   if (enabled_) print(fmt::format("{} ...", work));
 }

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include <monge/exact.hpp>
+#include <monge/gromov.hpp>
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 
@@ -20,6 +21,7 @@ class ProgressLine {
   void show(Progress const& progress);
   void show(RegularizedProgress const& progress);
   void show(ExactProgress const& progress);
+  void show(GromovProgress const& progress);
   /// Shows the present work, such as "map".
   void show(std::string_view work);
   void erase();

@@ -166,6 +166,40 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
   return json;
 }
 
+Json report_json(GromovRun const& run, GromovOptions const& options, GromovReport const& report) {
+  Json json;
+  json["status"] = name(report.status);
+  json["message"] = report.message;
+  json["value"] = report.value;
+  json["quadratic"] = report.quadratic;
+  json["linear"] = report.linear;
+  json["entropy"] = report.entropy;
+  json["alpha"] = report.alpha;
+  json["lower_bound"] = report.lower_bound;
+  json["stationarity"] = report.stationarity;
+  json["change"] = report.change;
+  json["marginal_error"] = report.marginal_error;
+  json["mass"] = report.mass;
+  json["iterations"] = report.iterations;
+  json["sweeps"] = report.sweeps;
+  json["best"] = report.best;
+  Json& starts = json["starts"] = Json::array();
+  for (GromovStart const& start : report.starts)
+    starts.push_back({{"kind", name(start.kind)},
+                      {"iterations", start.iterations},
+                      {"value", start.value},
+                      {"finished", start.finished}});
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"bounds", report.seconds.bounds},
+                     {"steps", report.seconds.steps},
+                     {"total", run.read_seconds + report.seconds.total}};
+  json["problem"] = {{"n", run.n}, {"m", run.m}, {"p", run.p}, {"q", run.q}, {"r", run.r}, {"files", run.files}};
+  Json& given = json["options"] = Json::object();
+  visit_gromov_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
+  add_run(json, run);
+  return json;
+}
+
 Json report_json(RegularizedRun const& run, RegularizedOptions const& options, RegularizedReport const& report) {
   Json json;
   json["status"] = name(report.status);

@@ -9,6 +9,7 @@
 #include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/exact.hpp>
+#include <monge/gromov.hpp>
 #include <monge/projection.hpp>
 #include <monge/regularized.hpp>
 #include <nlohmann/json.hpp>
@@ -36,6 +37,10 @@ struct SolveRun : CostRun {
   std::optional<GradientReport> gradients;  ///< If they were asked for.
   std::optional<LinearReport> hvp;          ///< If it was asked for.
   double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
+};
+
+struct GromovRun : Run {
+  std::int64_t n = 0, m = 0, p = 0, q = 0, r = 0;  ///< Points, their dimensions, features.
 };
 
 struct DivergenceRun : CostRun {
@@ -84,6 +89,7 @@ struct AssignRun : Run {
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
 nlohmann::ordered_json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence);
 nlohmann::ordered_json report_json(CostRun const& run, ExactOptions const& options, ExactReport const& report);
+nlohmann::ordered_json report_json(GromovRun const& run, GromovOptions const& options, GromovReport const& report);
 nlohmann::ordered_json report_json(RegularizedRun const& run, RegularizedOptions const& options,
                                    RegularizedReport const& report);
 nlohmann::ordered_json report_json(TransformRun const& run);

@@ -11,6 +11,7 @@
 #include <monge/error.hpp>
 #include <monge/exact.hpp>
 #include <monge/geometry.hpp>
+#include <monge/gromov.hpp>
 #include <monge/names.hpp>
 #include <monge/options.hpp>
 #include <monge/plan.hpp>

@@ -35,6 +35,9 @@ from ._core import (
     ExactProgress,
     ExactReport,
     GradientReport,
+    GromovProgress,
+    GromovReport,
+    GromovStart,
     LinearReport,
     Progress,
     RegularizedCheck,
@@ -56,7 +59,8 @@ from ._divergence import (
     sinkhorn_divergence_of_costs,
 )
 from ._exact import ExactResult, solve_exact, solve_exact_sample
-from ._options import ExactOptions, ProjectionOptions, RegularizedOptions, SolveOptions
+from ._gromov import GromovGradients, GromovResult, solve_gromov, solve_gromov_sample
+from ._options import ExactOptions, GromovOptions, ProjectionOptions, RegularizedOptions, SolveOptions
 from ._plan_result import Gradients, LazyPlan
 from ._problem import ConvergenceWarning
 from ._projection import mhc_mapping, project, projection_marginals
@@ -94,6 +98,12 @@ __all__ = [
     "ExactResult",
     "GradientReport",
     "Gradients",
+    "GromovGradients",
+    "GromovOptions",
+    "GromovProgress",
+    "GromovReport",
+    "GromovResult",
+    "GromovStart",
     "LabelOptions",
     "LazyPlan",
     "LinearReport",
@@ -143,6 +153,8 @@ __all__ = [
     "solve_batch",
     "solve_exact",
     "solve_exact_sample",
+    "solve_gromov",
+    "solve_gromov_sample",
     "solve_regularized",
     "solve_regularized_batch",
     "solve_regularized_sample",

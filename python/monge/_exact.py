@@ -264,6 +264,12 @@ class ExactResult(SparsePlanResult):
         )
 
 
+def result_of(problem: Problem, options: dict[str, Any], plan: _core.ExactPlan) -> ExactResult:
+    """The result that a plan of the library is."""
+    arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
+    return ExactResult(problem, options, _Made(plan.report, *arrays))
+
+
 def run(
     problem: Problem,
     options: dict[str, Any],
@@ -283,21 +289,17 @@ def run(
     potentials = pair_of_potentials(potentials_init)
     plan = None if start is None else _core.ExactPlan(*(getattr(start._made, name) for name in _MADE))
 
-    def result(plan: _core.ExactPlan) -> ExactResult:
-        arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
-        return ExactResult(problem, options, _Made(plan.report, *arrays))
-
     try:
         with watching(progress, options.get("rounds", _ALWAYS_ROUNDS), "pass", text) as watch:
             session = problem.place.session(n_threads)
             made = _core.solve_exact(session, problem.geometry, problem.a, problem.b, *potentials, plan, options, watch)
     except KeyboardInterrupt as interrupt:
         if hasattr(interrupt, "result"):
-            interrupt.result = result(interrupt.result)
+            interrupt.result = result_of(problem, options, interrupt.result)
         raise
     if warns and made.report.status in ("round_limit", "precision_limit"):
         warn(f"the exact solver has no proof: {made.report.message}")
-    return result(made)
+    return result_of(problem, options, made)
 
 
 def exact_options(options: Mapping[str, Any], unbalanced: Any, tol: float | None) -> dict[str, Any]:

@@ -68,6 +68,15 @@ REGULARIZED = {
 }
 """The same for solve_regularized() and its batches, whose terms have the library's names."""
 
+GROMOV = {
+    **_EVERYWHERE,
+    "eps": "reg",
+    "x": "X_a",
+    "y": "X_b",
+    "cross_moment": "plan_init",
+}
+"""The same for Gromov-Wasserstein transport."""
+
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
 _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUAL_TOTALS_OF_EXACT}|{_UNEQUAL_PENALTIES}")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument ')?(tol|max_iter)(?:'|: is no option)")

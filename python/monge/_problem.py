@@ -696,7 +696,9 @@ def watching(
 
 
 def warn_if_short(
-    report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn", of_zero: bool = False
+    report: _core.Report | _core.RegularizedReport | _core.GromovReport,
+    solver: str = "Sinkhorn",
+    of_zero: bool = False,
 ) -> None:
     """A ConvergenceWarning if the solve ended short of its tolerance. `of_zero`: also of a tolerance of 0, which asks
     for a number of iterations."""

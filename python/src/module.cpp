@@ -9,6 +9,7 @@
 #include "entropic.hpp"
 #include "exact.hpp"
 #include "geometry.hpp"
+#include "gromov.hpp"
 #include "projection.hpp"
 #include "regularized.hpp"
 #include "report.hpp"
@@ -52,6 +53,7 @@ NB_MODULE(_core, module) {
   monge::python::bind_entropic(module);
   monge::python::bind_regularized(module);
   monge::python::bind_exact(module);
+  monge::python::bind_gromov(module);
   monge::python::bind_divergence(module);
   monge::python::bind_c_transform(module);
   monge::python::bind_projection(module);

@@ -8,6 +8,7 @@
 #include <monge/derivatives.hpp>
 #include <monge/divergence.hpp>
 #include <monge/exact.hpp>
+#include <monge/gromov.hpp>
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 #include <stdexcept>
@@ -198,6 +199,50 @@ void visit_members(ExactReport const*, Visit const& visit) {
       "seconds", [](auto& report) -> auto& { return report.seconds.total; });
 }
 
+template <class Visit>
+void visit_members(GromovProgress const*, Visit const& visit) {
+  visit("start", &GromovProgress::start);
+  visit("iteration", &GromovProgress::iteration);
+  visit("value", &GromovProgress::value);
+  visit("change", &GromovProgress::change);
+  visit("seconds", &GromovProgress::seconds);
+}
+
+template <class Visit>
+void visit_members(GromovStart const*, Visit const& visit) {
+  visit("kind", &GromovStart::kind);
+  visit("iterations", &GromovStart::iterations);
+  visit("value", &GromovStart::value);
+  visit("finished", &GromovStart::finished);
+}
+
+template <class Visit>
+void visit_members(GromovReport const*, Visit const& visit) {
+  visit("status", &GromovReport::status);
+  visit("message", &GromovReport::message);
+  visit("method", &GromovReport::method);
+  visit("eps", &GromovReport::eps);
+  visit("alpha", &GromovReport::alpha);
+  visit("value", &GromovReport::value);
+  visit("quadratic", &GromovReport::quadratic);
+  visit("linear", &GromovReport::linear);
+  visit("entropy", &GromovReport::entropy);
+  visit("lower_bound", &GromovReport::lower_bound);
+  visit("stationarity", &GromovReport::stationarity);
+  visit("change", &GromovReport::change);
+  visit("marginal_error", &GromovReport::marginal_error);
+  visit("mass", &GromovReport::mass);
+  visit("iterations", &GromovReport::iterations);
+  visit("sweeps", &GromovReport::sweeps);
+  visit("best", &GromovReport::best);
+  visit(
+      "seconds_bounds", [](auto& report) -> auto& { return report.seconds.bounds; });
+  visit(
+      "seconds_steps", [](auto& report) -> auto& { return report.seconds.steps; });
+  visit(
+      "seconds", [](auto& report) -> auto& { return report.seconds.total; });
+}
+
 /// Calls visit(name, member) for each; std::invoke(member, record) is the member's value.
 template <class Record, class Visit>
 void visit_members(Visit const& visit) {
@@ -265,19 +310,20 @@ auto potentials_of(Progress const& progress) {
   return std::pair(to_numpy(std::move(present.f)), to_numpy(std::move(present.g)));
 }
 
-/// A report of a solve, with its history of checks; both can be pickled.
+/// A report of a solve with a list of entries; both can be pickled.
 template <class Record, class Entry>
-void bind_solve(nb::module_& module, char const* check_name, char const* name, char const* doc) {
-  bind_record<Entry>(module, check_name, "One check of a solve.")
+void bind_solve(nb::module_& module, char const* entry_name, char const* entry_doc, char const* name, char const* doc,
+                char const* list_name, std::vector<Entry> Record::*list, char const* list_doc) {
+  bind_record<Entry>(module, entry_name, entry_doc)
       .def("__getstate__", &to_dict<Entry>)
       .def("__setstate__", [](Entry& entry, Members const& state) { new (&entry) Entry(from_dict<Entry>(state)); });
   bind_record<Record>(module, name, doc)
       .def_prop_ro(
-          "history", [](Record const& record) { return record.history; }, "The checks of the solve, in order.")
-      .def("__getstate__", [](Record const& record) { return std::pair(to_dict(record), record.history); })
-      .def("__setstate__", [](Record& record, std::pair<Members, std::vector<Entry>> const& state) {
+          list_name, [list](Record const& record) { return record.*list; }, list_doc)
+      .def("__getstate__", [list](Record const& record) { return std::pair(to_dict(record), record.*list); })
+      .def("__setstate__", [list](Record& record, std::pair<Members, std::vector<Entry>> const& state) {
         new (&record) Record(from_dict<Record>(state.first));
-        record.history = state.second;
+        record.*list = state.second;
       });
 }
 
@@ -290,12 +336,22 @@ void bind_reports(nb::module_& module) {
            "(f, g), the present potentials in units of the cost, from which another solve may start: NumPy arrays (n) "
            "and (m) of float64, for use as `potentials_init`. RuntimeError once the progress function has returned. "
            "Points of zero weight take a pass, so within `monge.distributed` either all ranks call it or none.");
-  bind_solve<Report, Check>(
-      module, "Check", "Report",
+  auto const bind_iterations = [&]<class Record, class Entry>(std::vector<Entry> Record::*history, char const* entry,
+                                                              char const* name, char const* doc) {
+    bind_solve(module, entry, "One check of a solve.", name, doc, "history", history,
+               "The checks of the solve, in order.");
+  };
+  bind_iterations(
+      &Report::history, "Check", "Report",
       "Results and statistics of a solve. Costs are in the caller's units; NaN marks values that were not computed.");
   bind_record<RegularizedProgress>(module, "RegularizedProgress", "What a progress function sees at each check.");
-  bind_solve<RegularizedReport, RegularizedCheck>(module, "RegularizedCheck", "RegularizedReport",
-                                                  "What a regularised solve reached, in units of the cost.");
+  bind_iterations(&RegularizedReport::history, "RegularizedCheck", "RegularizedReport",
+                  "What a regularised solve reached, in units of the cost.");
+  bind_record<GromovProgress>(module, "GromovProgress",
+                              "What a progress function sees of Gromov-Wasserstein transport.");
+  bind_solve(module, "GromovStart", "The end of one start.", "GromovReport",
+             "What Gromov-Wasserstein transport reached; values bound the minimum from above.", "starts",
+             &GromovReport::starts, "The starts, in order.");
   bind_record<ExactProgress>(module, "ExactProgress", "What a progress function sees in each round.");
   bind_record<ExactReport>(module, "ExactReport", "What an exact solve reached, in units of the cost.")
       .def("__getstate__", &to_dict<ExactReport>)

@@ -756,7 +756,8 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(run({"--eps=.1", "solve", "x.npy", "y.npy"}), "--eps: " + before + "--eps=.1 x.npy y.npy");
   expect_refused(run({"--device"}), "--device: " + before + "--device");
   expect_refused(run({"--epsi", "3", "solve"}), "--epsi: is no option of monge solve; did you mean --eps?");
-  std::string const commands = "; commands are solve, exact, assign, regularized, divergence, transform, project, info";
+  std::string const commands =
+      "; commands are solve, exact, gromov, assign, regularized, divergence, transform, project, info";
   expect_refused(run({"help"}), "help: is no command of monge; see monge --help" + commands);
   expect_refused(run({"sovle", path("x.npy")}),
                  "sovle: is no command of monge; did you mean solve? See monge --help" + commands);

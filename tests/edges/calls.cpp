@@ -102,6 +102,24 @@ void add_solves(std::vector<PublicCall>& calls) {
   }
 }
 
+void add_gromov(std::vector<PublicCall>& calls) {
+  for (bool const exact : {false, true}) {
+    calls.push_back(
+        {exact ? "gromov_exact" : "gromov", [problem = problem_with(Costs::points), exact](Context const& context) {
+           MatrixView const x = problem->x.view(), y = problem->y.view();
+           GromovClouds const clouds{x, y, x, y};
+           Gromov const found = solve_gromov(context, clouds, problem->a, problem->b,
+                                             {.eps = exact ? 0.0 : 5.0, .iterations = 2, .starts = exact ? 1 : 2});
+           Numbers all = found.cross_moment, by_x = sized(kRows * kDimension), by_a = sized(kRows);
+           found.gradients({.x = {by_x.data(), kRows, kDimension}, .a = by_a});
+           append(all, by_x);
+           append(all, by_a);
+           append(all, Numbers{found.report.value, found.report.lower_bound});
+           return all;
+         }});
+  }
+}
+
 void add_divergence_and_transform(std::vector<PublicCall>& calls) {
   calls.push_back({"divergence", [problem = problem_with(Costs::points)](Context const& context) {
                      Divergence const divergence = sinkhorn_divergence(
@@ -332,6 +350,7 @@ std::vector<PublicCall> public_calls() {
   add_solves(calls);
   for (PlanCall const& call : plan_calls())
     calls.push_back({call.name, [call](Context const& context) { return call.numbers(plan_for_calls(context)); }});
+  add_gromov(calls);
   add_divergence_and_transform(calls);
   add_regularized(calls);
   add_small_matrices(calls);

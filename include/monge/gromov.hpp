@@ -1,0 +1,203 @@
+// Gromov-Wasserstein transport: two clouds that lie in different spaces are matched by the distances within each.
+//   min_P  alpha E(P) + (1 - alpha) <M, P> + eps KL(P | a b^T)   subject to  P 1 = a,  P^T 1 = b,  P >= 0,
+//   E(P) = sum_ijkl (|x_i - x_k|^2 - |y_j - y_l|^2)^2 P_ij P_kl,      M_ij = |s_i - t_j|^2,
+// with features s and t that live in one space (fused), or without them (alpha = 1). KL as in entropic.hpp; without eps
+// the plan is exact.
+//
+// E is not convex. A solve goes down from several starts and ends where no step lowers the objective: at a local
+// optimum. The report bounds its distance to the global one. Each step is a linear problem, whose cost is a dot product
+// of min(p, q) + 1 features beside those of s and t, so memory is O((n + m) (p + q)). docs/math.md, section 21.
+// Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux, Goldfeld, Kato 2023.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <monge/array.hpp>
+#include <monge/context.hpp>
+#include <monge/exact.hpp>
+#include <monge/export.hpp>
+#include <monge/options.hpp>
+#include <monge/plan.hpp>
+#include <monge/report.hpp>
+
+namespace monge {
+
+/// The step from a plan to the next.
+enum class GromovMethod {
+  alternating,  ///< The plan of the objective, linearised at the last plan: mirror descent, or exact plans where eps is
+                ///< 0.
+  proximal,     ///< The same, with eps KL(P | last plan) as the entropy: the plan tends to one without entropy. The
+                ///< value has no term of eps.
+};
+constexpr auto names_of(GromovMethod) {
+  using enum GromovMethod;
+  return std::to_array<Named<GromovMethod>>({{alternating, "alternating"}, {proximal, "proximal"}});
+}
+
+/// The point from which a search begins.
+enum class GromovStartKind {
+  given,        ///< GromovOptions::cross_moment.
+  product,      ///< The plan a b^T.
+  descriptors,  ///< The exact plan between the distributions of the distances from each point.
+  axes,         ///< The principal axes of both clouds, with one choice of their signs.
+  random,       ///< A random rotation between the clouds.
+};
+constexpr auto names_of(GromovStartKind) {
+  using enum GromovStartKind;
+  return std::to_array<Named<GromovStartKind>>(
+      {{given, "given"}, {product, "product"}, {descriptors, "descriptors"}, {axes, "axes"}, {random, "random"}});
+}
+
+/// Two clouds, each in a space of its own, and features of their points in a common one.
+struct GromovClouds {
+  MatrixView x;       ///< n x p.
+  MatrixView y;       ///< m x q.
+  MatrixView s = {};  ///< n x r features of the points x, with t; empty: none.
+  MatrixView t = {};  ///< m x r features of the points y.
+};
+
+/// Argument of a progress callback.
+struct GromovProgress {
+  int start = 0;                                           ///< Index of the start.
+  int iteration = 0;                                       ///< Steps of all starts so far.
+  double value = std::numeric_limits<double>::infinity();  ///< The least objective so far, approximately.
+  double change = 1;                                       ///< Of the last step: GromovReport::change.
+  double seconds = 0;                                      ///< Time since the solve began.
+};
+
+/// Options of solve_gromov().
+struct GromovOptions {
+  /// Weight of the entropy, >= 0, in the units of the objective: squared distances squared. 0: exact plans.
+  double eps = 0;
+  /// Weight of E, in [0, 1]. Without features it has no effect: the weight is 1.
+  double alpha = 0.5;
+  GromovMethod method = GromovMethod::alternating;  ///< proximal needs eps > 0.
+  /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this share of its norm, at
+  /// least of 1e-3 of the largest norm that it may have. The last plan's marginal error is at most a tenth of it, as a
+  /// share of the mass; earlier steps take a tenth of the change before. > 0. Exact plans end where no step lowers the
+  /// value.
+  double tolerance = 1e-5;
+  int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
+  int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
+  /// Number of starts, >= 0. 1: the product plan. More: then the descriptors (up to 4096 points in each cloud), the
+  /// signs of up to three principal axes, and random rotations. 0: all but random ones; with `cross_moment` that alone.
+  /// Of several starts each takes three steps, which are loose with eps. Those of at most twice the least value go on:
+  /// with eps the best two, without eps all.
+  int starts = 0;
+  int seed = 0;  ///< Of the random rotations, >= 0.
+  Precision precision = Precision::automatic;
+
+  /// p x q, a first start: sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as Gromov::cross_moment has it.
+  MatrixView cross_moment = {};
+  std::function<bool(GromovProgress const&)> progress = {};  ///< Return false to stop.
+};
+
+/// Calls visit(Field, member), in this order, for each field that a name and a value can set.
+template <class Options, class Visitor>
+void visit_gromov_options(Options& options, Visitor&& visit) {
+  visit(Field{"eps", kNotNegative, "weight of the entropy, in the units of the objective; 0: exact plans"},
+        options.eps);
+  visit(Field{"alpha", Bounds{.least = 0, .most = 1, .least_open = false, .most_open = false},
+              "weight of the distances within the clouds, beside the features; 1 without features"},
+        options.alpha);
+  visit(Field{"method", OneOf<GromovMethod>(), "step from a plan to the next; proximal lets the entropy vanish"},
+        options.method);
+  visit(Field{"tolerance", kPositive, "stop when a step changes the cross moment by at most this share"},
+        options.tolerance);
+  visit(Field{"iterations", at_least(1), "at most this many steps of a start"}, options.iterations);
+  visit(Field{"sweeps", at_least(1), "at most this many sweeps of a step"}, options.sweeps);
+  visit(Field{"starts", at_least(0), "number of starts; 1: the product plan; 0: all but random ones"}, options.starts);
+  visit(Field{"seed", at_least(0), "of the random starts"}, options.seed);
+  visit(Field{"precision", OneOf<Precision>(), "arithmetic of the sweeps; tf32 is for CUDA only"}, options.precision);
+}
+
+/// The end of one start.
+struct GromovStart {
+  GromovStartKind kind = GromovStartKind::product;
+  int iterations = 0;     ///< Steps.
+  double value = 0;       ///< The objective where it ended; approximate unless it was finished.
+  bool finished = false;  ///< Whether it went on after the first steps.
+};
+
+/// The result of a solve. Values are float64. Those of the objective are of the plan after its rows and columns were
+/// moved to the marginals, as in Altschuler, Weed, Rigollet 2017, so they bound the minimum from above.
+struct GromovReport {
+  Status status = Status::converged;
+  std::string message;  ///< One sentence: the end and, if short of the tolerance, a remedy.
+  GromovMethod method = GromovMethod::alternating;
+  double eps = 0;        ///< GromovOptions::eps.
+  double alpha = 1;      ///< The weight of E: 1 without features.
+  double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy.
+  double quadratic = 0;  ///< E(P), to some 1e-15 of what it has for the plan a b^T.
+  double linear = 0;     ///< <M, P>; 0 without features.
+  /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method.
+  double entropy = 0;
+  /// A lower bound of the minimum of alpha E + (1 - alpha) <M, .> over all plans, whatever the start, and so of the
+  /// objective with entropy. The better one of two bounds: by norms and principal moments and, where `starts` has them,
+  /// by descriptors.
+  double lower_bound = 0;
+  /// 0 at a stationary plan, in the units of the objective. With eps 8 alpha |change of the cross moment|^2, a part of
+  /// what the last step has lowered. Without eps the Frank-Wolfe gap: no plan lowers the linearised objective by more,
+  /// by the dual of an exact plan. NaN by the proximal method.
+  double stationarity = 0;
+  double change = 0;          ///< Change of the cross moment in the last step, relative as the tolerance.
+  double marginal_error = 0;  ///< |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is.
+  double mass = 0;            ///< sum a.
+  int iterations = 0;         ///< Steps of all starts.
+  std::int64_t sweeps = 0;    ///< Sweeps of all steps, or passes over all pairs of exact ones.
+  int best = 0;               ///< Index of the start of the plan.
+  std::vector<GromovStart> starts;
+  struct {
+    double bounds = 0, steps = 0, total = 0;
+  } seconds;
+};
+
+/// Outputs of Gromov::gradients(), in host memory. An empty view is not computed.
+struct GromovGradients {
+  MutableMatrixView x = {};  ///< n x p.
+  MutableMatrixView y = {};  ///< m x q.
+  MutableMatrixView s = {};  ///< n x r.
+  MutableMatrixView t = {};  ///< m x r.
+  MutableVectorView a = {};  ///< n. Defined along directions that keep sum a = sum b.
+  MutableVectorView b = {};  ///< m.
+};
+
+/// A plan and how far it may be from the best one.
+struct MONGE_API Gromov {
+  GromovReport report;
+  /// With eps. The potentials are those of the last linear problem, whose cost is C_ij = -<u_i, v_j> of the features u
+  /// (n x k) and v (m x k). Its report is that of the last step.
+  std::optional<Plan> plan;
+  std::optional<ExactPlan> exact;    ///< Without eps, likewise.
+  std::vector<double> u, v;          ///< Row-major.
+  std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start of a problem like it.
+
+  struct State;  // src/gromov/gromov_state.hpp
+  std::shared_ptr<State const> state;
+
+  /// Derivatives of the value at a local minimum, by points, features and weights: those of the objective at this plan,
+  /// and for the weights potentials of its marginals. Two products of the plan. Throws unsupported for the proximal
+  /// method, whose plan is no minimiser.
+  void gradients(GromovGradients const& out) const;
+  /// out (k x columns of u) = the features u of new points (k x p) with features (k x r) as s has them, at the costs of
+  /// the last step: Plan::potential() and c_transform() take them in the place of points. In host memory.
+  void source_features(MatrixView points, MatrixView features, MutableMatrixView out) const;
+};
+
+/// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6
+/// relative; b is scaled to the total of a. Empty ones are uniform, as in solve(). Memory is O((n + m) (p + q)), or
+/// what solve_exact() takes. The passes over all pairs run on the device of the context, all else on the host. Throws
+/// Error (invalid_argument, unsupported, out_of_memory, device_failure). A solve that does not converge throws nothing:
+/// GromovReport::status says so.
+MONGE_API Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
+                              GromovOptions const& options = {});
+inline Gromov solve_gromov(Context const& context, GromovClouds const& clouds, GromovOptions const& options = {}) {
+  return solve_gromov(context, clouds, {}, {}, options);
+}
+
+}  // namespace monge

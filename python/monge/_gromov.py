@@ -1,0 +1,595 @@
+"""Gromov-Wasserstein transport: clouds of different spaces."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import Array, Place, kept, kept_optional, on_host, read_matrix
+from ._exact import ExactResult, result_of
+from ._followed import requires_gradient
+from ._low_rank import features_of_costs, points_of_distances
+from ._names import GROMOV, calls, lower_name, number, refuse_gradient, shown
+from ._plan_result import LazyPlan
+from ._problem import Problem, ProgressFunction, library_options, shows, warn_if_short, watching
+from ._result import OTResult
+from ._solve import plan_of_sample
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import GromovKeywordOptions, GromovOptions
+
+_ALWAYS_ITERATIONS = 1000
+_POT_METHODS = {"pgd": "alternating", "ppa": "proximal"}
+
+
+@dataclass(frozen=True)
+class GromovGradients:
+    """Derivatives of the value by points, features and weights, at the plan as it is.
+
+    Attributes:
+        x, y: By the points, with the shapes of X_a and X_b.
+        s, t: By the features; None where there are none.
+        a, b: By the weights. Only directions that keep sum a = sum b are feasible.
+    """
+
+    x: Array | None
+    y: Array | None
+    s: Array | None
+    t: Array | None
+    a: Array
+    b: Array
+
+
+@dataclass(frozen=True)
+class _Clouds:
+    x: Array
+    y: Array
+    s: Array | None
+    t: Array | None
+    followed: tuple[Any, ...] | None = None
+    """x, y, s, t, a and b as the caller has them, where a tensor of PyTorch among them requires a gradient."""
+    of_matrices: bool = False
+    """Whether points and features are those that :func:`solve_gromov` has found."""
+    shifts: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
+    """What the caller's M_ij has beyond |s_i - t_j|^2, by rows and by columns."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.x), len(self.y)
+
+
+class GromovResult:
+    """The result of :func:`monge.solve_gromov` and :func:`monge.solve_gromov_sample`, with the attributes of POT's ``OTResult`` and more.
+
+    The plan is that of the last linear problem, :attr:`linear`, a result of :func:`monge.solve` or
+    :func:`monge.solve_exact` with features in the place of points. Products, averages and entries are its methods.
+    Values are those of the plan after its rows and columns were moved to the weights. Arrays have the framework, dtype
+    and device of X_a. A pickle has the plan and the values, but no derivatives and no map of new points.
+
+    If tensors of PyTorch that require gradients were given, `value` has first derivatives by points, features and
+    weights, those at the plan as it is. A backward pass through another attribute is a NotImplementedError.
+    """
+
+    def __init__(
+        self,
+        clouds: _Clouds,
+        linear: OTResult | ExactResult,
+        report: _core.GromovReport,
+        cross_moment: np.ndarray[Any, Any],
+        reg_type: str,
+        made: _core.Gromov | None = None,
+    ) -> None:
+        self._clouds = clouds
+        self._linear = linear
+        self._report = report
+        self._cross_moment = cross_moment
+        self._reg_type = reg_type
+        self._made = made
+
+    # How it went.
+
+    @property
+    def linear(self) -> OTResult | ExactResult:
+        """The last linear problem: costs -<u_i, v_j> of the features u and v, and their plan. An :class:`OTResult` with
+        `reg`, otherwise an :class:`ExactResult`."""
+        return self._linear
+
+    @property
+    def report(self) -> _core.GromovReport:
+        """All that is known of the solve."""
+        return self._report
+
+    @property
+    def status(self) -> str:
+        """ "converged", "iteration_limit", "precision_limit" or "stopped"."""
+        return str(self._report.status)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the solve ended at a local optimum, to its tolerance."""
+        return self.status == "converged"
+
+    @property
+    def n_iter(self) -> int:
+        """The number of steps from all starts."""
+        return int(self._report.iterations)
+
+    @property
+    def reg(self) -> float:
+        """The weight of the entropy; 0 without one."""
+        return float(self._report.eps)
+
+    @property
+    def starts(self) -> list[_core.GromovStart]:
+        """Kind, steps and value of each start."""
+        return list(self._report.starts)
+
+    @property
+    def lower_bound(self) -> float:
+        """No plan has a value below it, whatever the start; for the objective without entropy."""
+        return float(self._report.lower_bound) + self._shift
+
+    @property
+    def stationarity(self) -> float:
+        """0 at a stationary plan, in units of the value: see :class:`GromovReport`."""
+        return float(self._report.stationarity)
+
+    @property
+    def marginal_error(self) -> float:
+        """The L1 error of both marginals of the plan."""
+        return float(self._report.marginal_error)
+
+    @property
+    def log(self) -> dict[str, Any]:
+        """The report as a dictionary."""
+        return dict(self._report.to_dict())
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, m)."""
+        return self._clouds.shape
+
+    # Values.
+
+    @property
+    def value(self) -> Array:
+        """value_linear + value_quad, and with `reg` reg sum P log P, or reg KL(P | a b^T) with reg_type "KL"."""
+        report, value = self._report, self._report.value + self._shift
+        if self._has_entropy:  # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
+            logs = sum(float(weights @ _log(weights)) for weights in self._weights)
+            value += report.eps * (logs + report.mass - report.mass**2)
+        return self._attached("value", self._place.scalar(value))
+
+    @property
+    def value_quad(self) -> Array:
+        """alpha E(P), E(P) without features."""
+        return self._attached("value_quad", self._place.scalar(self._report.alpha * self._report.quadratic))
+
+    @property
+    def value_linear(self) -> Array:
+        """(1 - alpha) <M, P>, 0 without features."""
+        linear = (1 - self._report.alpha) * self._report.linear + self._shift
+        return self._attached("value_linear", self._place.scalar(linear))
+
+    # The plan.
+
+    @property
+    def plan(self) -> Array:
+        """P (n x m), dense."""
+        return self._attached("plan", self._linear.plan)
+
+    @property
+    def sparse_plan(self) -> Array:
+        """The plan as a CSR array (SciPy, PyTorch or CuPy), as that of :attr:`linear`."""
+        return self._attached("sparse_plan", self._linear.sparse_plan)
+
+    @property
+    def lazy_plan(self) -> LazyPlan:
+        """The plan, whose rows are computed on demand."""
+        return self._linear.lazy_plan
+
+    @property
+    def marginals(self) -> tuple[Array, Array]:
+        """P 1 (n) and P^T 1 (m)."""
+        row, column = self._linear.marginals
+        return self._attached("marginals", row), self._attached("marginals", column)
+
+    @property
+    def cross_moment(self) -> Array:
+        """sum_ij P_ij (x_i - mean) (y_j - mean)^T (p x q): a start (`plan_init`) of a problem like this one."""
+        return self._attached("cross_moment", self._place.array(self._cross_moment))
+
+    @property
+    def potentials(self) -> tuple[Array, Array]:
+        """f (n) and g (m). f_i + g_j is the derivative of the value by P_ij where P has entries, and without `reg` at most
+        that elsewhere. Not for the proximal method."""
+        found, shift = self._derivatives("potentials"), self.reg * (self._report.mass - 1)
+        f, g = (self._attached("potentials", self._place.array(found[name] - shift)) for name in "ab")
+        return f, g
+
+    def apply(self, v: Any, transpose: bool = False) -> Array:
+        """P v for `v` of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
+        return self._attached("apply", self._linear.apply(v, transpose))
+
+    def push(self, mass: Any) -> Array:
+        """`mass` on the sources, (n,) or (n, p), moved to the targets: P^T diag(1 / P 1) mass. Its total is kept."""
+        return self._attached("push", self._linear.push(mass))
+
+    def pull(self, mass: Any) -> Array:
+        """`mass` on the targets, (m,) or (m, p), moved back to the sources: P diag(1 / P^T 1) mass."""
+        return self._attached("pull", self._linear.pull(mass))
+
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
+        over columns, for values (n,) or (n, p) of the sources."""
+        return self._attached("average", self._linear.average(values, transpose))
+
+    def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
+        """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
+        first."""
+        return self._linear.topk(k, axis)
+
+    def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
+        """`k` pairs drawn independently from P / sum P: their i and their j. The same `seed` gives the same pairs."""
+        return self._linear.sample(k, seed)
+
+    def transform(self, points: Any = None, s: Any = None) -> Array:
+        """The average point of X_b for each source, or for each of `points` (k x p), with features `s` (k x r) where the
+        problem has them. Of new points it is the average under the entropic map, or the target of the least reduced cost
+        where the plan is exact, at the costs of the last step."""
+        if self._clouds.of_matrices:
+            raise NotImplementedError("transform: the problem is matrices; average() takes values of the targets")
+        if points is None:
+            return self._attached("transform", self._linear.average(self._clouds.y))
+        if self._made is None:
+            raise RuntimeError("transform: the result was pickled, which keeps no map of new points")
+        if (s is None) != (self._clouds.s is None):
+            raise ValueError(f"s: is {'missing' if s is None else 'given'}; goes with features of the problem")
+        given = read_matrix("points", points, "(k, p)")
+        features = None if s is None else read_matrix("s", s, "(k, r)")
+        problem = self._linear._problem
+        u = np.empty((len(given), problem.x.shape[1]))  # type: ignore[union-attr]
+        self._made.source_features(on_host(given), None if features is None else on_host(features), u)
+        if isinstance(self._linear, OTResult):
+            f, (_, g) = self._linear.potential(u), self._linear._float64_potentials()
+            b = None if problem.b is None else on_host(problem.b)
+            plan = plan_of_sample(on_host(f), g, u, problem.y, b=b, metric="dot", reg=self._linear.reg)
+            mapped = self._place.array(on_host(plan.average(on_host(self._clouds.y))))
+            return self._attached("transform", mapped)
+        used = np.flatnonzero(on_host(problem.weights[1]) > 0)
+        some = replace(problem, x=u, y=on_host(problem.y)[used], a=None, b=None)
+        f, nearest = np.empty(len(u)), np.empty(len(u), np.int64)
+        g = self._linear._made.g[used]
+        _core.c_transform(self._place.session(None), some.geometry, g, f, nearest)
+        return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
+
+    def gradients(self) -> GromovGradients:
+        """Derivatives of the value by points, features and weights; of matrices by the weights alone, x and y are None.
+        NotImplementedError for the proximal method, whose plan is no minimiser."""
+        found = self._derivatives("gradients")
+        if self._has_entropy:
+            for name, weights in zip("ab", self._weights):
+                found[name] += self.reg * (_log(weights) + 1.5 - self._report.mass)
+        return GromovGradients(**{name: None if v is None else self._place.array(v) for name, v in found.items()})
+
+    def _derivatives(self, what: str) -> dict[str, Any]:
+        """Those of the value with KL(P | a b^T), on the host."""
+        if self._made is None:
+            raise RuntimeError(f"{what}: the result was pickled, which keeps no derivatives")
+        clouds = self._clouds
+        like = {"x": clouds.x, "y": clouds.y, "s": clouds.s, "t": clouds.t}
+        found: dict[str, Any] = {name: None if v is None else np.empty(tuple(v.shape)) for name, v in like.items()}
+        if clouds.of_matrices:
+            found = dict.fromkeys(found)
+        found |= {name: np.empty(size) for name, size in zip("ab", self.shape)}
+        self._made.gradients(**found)
+        for name, shift in zip("ab", clouds.shifts or ()):
+            found[name] += (1 - self._report.alpha) * shift
+        return found
+
+    @property
+    def _shift(self) -> float:
+        """The difference of (1 - alpha) <M, P> and the report's, which has |s_i - t_j|^2 for M_ij."""
+        if self._clouds.shifts is None:
+            return 0.0
+        return (1 - self._report.alpha) * sum(float(w @ v) for w, v in zip(self._weights, self._clouds.shifts))
+
+    @property
+    def _has_entropy(self) -> bool:
+        """Whether the value has sum P log P."""
+        return self._reg_type == "entropy" and self.reg > 0 and self._report.method == "alternating"
+
+    @property
+    def _weights(self) -> list[np.ndarray[Any, Any]]:
+        """a and b in float64, of one total."""
+        given = [on_host(weights).astype(np.float64) for weights in self._linear._problem.weights]
+        return [weights * (self._report.mass / weights.sum()) for weights in given]
+
+    def _attached(self, name: str, array: Array) -> Array:
+        """The array with gradients, or an error where they are asked for."""
+        followed = self._clouds.followed
+        if followed is None:
+            return array
+        from .torch._gromov import follow
+
+        return follow(self, name, (array,), followed)[0]
+
+    @property
+    def _place(self) -> Place:
+        return self._linear._place
+
+    def __reduce__(self) -> Any:
+        clouds = replace(self._clouds, followed=None)
+        return GromovResult, (clouds, self._linear, self._report, self._cross_moment, self._reg_type)
+
+    def __repr__(self) -> str:
+        (n, m), report = self.shape, self._report
+        return (
+            f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps from {len(report.starts)} starts, "
+            f"value {report.value + self._shift:.6g}, lower bound {self.lower_bound:.6g}>"
+        )
+
+
+def _log(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """log w, and 0 without weight."""
+    return np.log(np.where(weights > 0, weights, 1))
+
+
+def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndarray[Any, Any] | None:
+    """The start that a plan is: an array (n x m), or a result that multiplies."""
+    if plan_init is None:
+        return None
+    sides = []
+    for points, weights in ((x, a), (y, b)):
+        given = on_host(points).astype(np.float64)
+        sides.append(given - np.average(given, axis=0, weights=None if weights is None else on_host(weights)))
+    if hasattr(plan_init, "cross_moment"):
+        return on_host(plan_init.cross_moment).astype(np.float64)
+    if hasattr(plan_init, "apply") and hasattr(plan_init, "marginals"):
+        return sides[0].T @ on_host(plan_init.apply(sides[1]))  # type: ignore[no-any-return]
+    plan = on_host(read_matrix("plan_init", plan_init, "(n, m)")).astype(np.float64)
+    if plan.shape != (len(x), len(y)):
+        raise ValueError(f"plan_init: has shape {plan.shape}; must be {(len(x), len(y))}")
+    if not (np.isfinite(plan).all() and (plan >= 0).all()):
+        raise ValueError("plan_init: has an entry that is negative or not finite; must be >= 0 and finite")
+    return sides[0].T @ plan @ sides[1]
+
+
+def _method(method: Any) -> Any:
+    return _POT_METHODS.get(method.lower(), method) if isinstance(method, str) else method
+
+
+def _library_options(
+    options: Mapping[str, Any], reg: Any, reg_type: Any, unbalanced: Any, unbalanced_type: Any, max_iter: Any, tol: Any
+) -> tuple[dict[str, Any], str]:
+    """The library's options, and the kind of the entropy."""
+    if unbalanced is not None or lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
+        raise NotImplementedError("unbalanced: is given; must be None: both marginals are constraints")
+    kind = lower_name("reg_type", reg_type, "'entropy' or 'KL'")
+    if kind not in ("entropy", "kl"):
+        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
+    own = dict(options)
+    if own.get("method", "") is None:
+        del own["method"]
+    elif "method" in own:
+        own["method"] = _method(own["method"])
+    translated = library_options(
+        own,
+        eps=("reg", None if reg is None else number("reg", reg)),
+        iterations=("max_iter", max_iter),
+        tolerance=("tol", tol),
+    )
+    return translated, kind
+
+
+def _run(
+    place: Place,
+    clouds: _Clouds,
+    a: Array | None,
+    b: Array | None,
+    kind: str,
+    options: dict[str, Any],
+    plan_init: Any,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> GromovResult:
+    start = _cross_moment(plan_init, clouds.x, clouds.y, a, b)
+    views = (clouds.x, clouds.y, clouds.s, clouds.t, a, b)
+
+    def result(made: _core.Gromov) -> GromovResult:
+        report, (plan, exact), (u, v) = made.report, made.plans, made.features()
+        problem = Problem(place, a, b, x=u, y=v, cost_function="dot")
+        linear = (
+            result_of(problem, {}, exact)
+            if plan is None
+            else OTResult(problem, {"eps": plan.report.eps}, "kl", plan, plan.report)
+        )
+        return GromovResult(clouds, linear, report, made.cross_moment(clouds.x.shape[1]), kind, made)
+
+    def text(state: _core.GromovProgress) -> str:
+        value = "" if math.isinf(state.value) else f"value {state.value:.6g}, "
+        return f"{value}change {state.change:.1e}"
+
+    try:
+        with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "step", text) as watch:
+            made = _core.solve_gromov(place.session(n_threads), *views, start, options, watch)
+    except KeyboardInterrupt as interrupt:
+        if hasattr(interrupt, "result"):
+            interrupt.result = result(interrupt.result)
+        raise
+    warn_if_short(made.report, "Gromov-Wasserstein transport")
+    return result(made)
+
+
+@calls(**GROMOV)
+def solve_gromov_sample(
+    X_a: Any,
+    X_b: Any,
+    s: Any = None,
+    t: Any = None,
+    a: Any = None,
+    b: Any = None,
+    *,
+    metric: str = "sqeuclidean",
+    reg: float | None = None,
+    reg_type: str = "entropy",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    plan_init: Any = None,
+    n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    device: Any = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[GromovOptions],
+) -> GromovResult:
+    r"""Matches two clouds that lie in different spaces by the squared distances within each (Gromov-Wasserstein), and by
+    features in a common space, if there are any (fused). No array has n x m entries.
+
+    min_P  alpha E(P) + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b,  P >= 0,
+    E(P) = sum_ijkl (|x_i - x_k|^2 - |y_j - y_l|^2)^2 P_ij P_kl,  M_ij = |s_i - t_j|^2
+
+    is POT's ``solve_gromov(dist(X_a, X_a), dist(X_b, X_b), dist(s, t))``. E is not convex: the result is a local optimum,
+    the best one from several starts, with a bound of its distance to the global one.
+
+    Args:
+        X_a, X_b: Points (n x p) and (m x q).
+        s, t: Features (n x r) and (m x r) of the points; both or neither.
+        a, b: Weights (n) and (m), non-negative, with equal totals. By default uniform, with total 1 or that of the other
+            side.
+        metric: "sqeuclidean", the distances within the clouds.
+        reg: The weight of the entropy, in the units of E, squared distances squared. Without it, or with 0, the plan is
+            exact. OTT's epsilon is half of it. The library's name is `eps`.
+        reg_type: "entropy" adds reg sum P log P to the value, as POT's solve_gromov; "KL" adds reg KL(P | a b^T). The plan
+            is the same.
+        alpha: The weight of E, in [0, 1], by default 0.5; 1 without features.
+        method: "alternating", POT's "PGD", or "proximal", POT's "PPA", by which the entropy vanishes; it needs `reg`.
+        starts: The number of starts; 1 is the product plan alone, as in POT. By default the product plan, descriptors (up
+            to 4096 points), and all signs of up to three principal axes. More than these are random rotations of `seed`.
+        plan_init: A plan to start from instead: an array (n x m), or a result. Only its cross moment matters.
+        unbalanced, unbalanced_type: Only None, without relaxed marginals, so far.
+        n_threads: Threads on the CPU, by default one for each core.
+        max_iter: The largest number of steps of a start (1000). The library's name is `iterations`.
+        tol: The relative change of the cross moment at which a search ends (1e-5); a tenth of it is the marginal error
+            of the plan. The library's name is `tolerance`.
+        device: Where passes over all pairs run, as for :func:`monge.solve`.
+        progress: True shows a bar (tqdm). A function is called with a :class:`GromovProgress`, and stops the solve by
+            returning False.
+        options: `alpha`, `method`, `starts` and the others of :class:`monge.GromovOptions`.
+
+    Returns:
+        :class:`GromovResult`. A solve that does not converge has a status and makes a :class:`ConvergenceWarning`.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message begins with its name.
+        NotImplementedError: Relaxed marginals, other metrics.
+        MemoryError, RuntimeError: Memory ran out; the device failed.
+
+    >>> import monge, numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(50, 3))
+    >>> turned = x[::-1, [2, 0, 1]] + 5
+    >>> result = monge.solve_gromov_sample(x, turned)
+    >>> bool(abs(result.transform() - turned[::-1]).max() < 1e-12), bool(result.value < 1e-12)
+    (True, True)
+    """
+    if metric != "sqeuclidean":
+        raise NotImplementedError(f"metric: is {shown(metric)}; must be 'sqeuclidean'")
+    translated, kind = _library_options(options, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
+    if (s is None) != (t is None):
+        raise ValueError(f"{'s' if s is None else 't'}: is missing; features need both s and t")
+    x, y = read_matrix("X_a", X_a, "(n, p)"), read_matrix("X_b", X_b, "(m, q)")
+    of_x, of_y = (
+        None if v is None else read_matrix(field, v, shape)
+        for field, v, shape in (("s", s, "(n, r)"), ("t", t, "(m, r)"))
+    )
+    place = Place.of(X_a, x, y, device=device)
+    given = (X_a, X_b, s, t, a, b)
+    followed = given if any(map(requires_gradient, given)) else None
+    clouds = _Clouds(kept(X_a, x), kept(X_b, y), of_x, of_y, followed)
+    weights = kept_optional("a", a), kept_optional("b", b)
+    return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, progress)
+
+
+@calls(**GROMOV)
+def solve_gromov(
+    Ca: Any,
+    Cb: Any,
+    M: Any = None,
+    a: Any = None,
+    b: Any = None,
+    loss: str = "L2",
+    symmetric: bool | None = None,
+    alpha: float = 0.5,
+    reg: float | None = None,
+    reg_type: str = "entropy",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    n_threads: int | None = None,
+    method: str | None = None,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    *,
+    device: Any = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[GromovKeywordOptions],
+) -> GromovResult:
+    """POT's ``solve_gromov``: Gromov-Wasserstein transport of given matrices, which must be squared distances.
+
+    min_P  alpha sum_ijkl (Ca_ik - Cb_jl)^2 P_ij P_kl + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b
+
+    Points with these distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass
+    over the matrix proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean
+    distances of n points are squared distances of points of n - 1 dimensions, so they are taken up to n = 1025. M may
+    be any matrix of low rank beside terms of rows and of columns, as squared distances are.
+
+    Args:
+        Ca, Cb: Squared distances (n x n) and (m x m), as those of POT's ``dist(x, x)``.
+        M: Costs (n x m) of a rank up to 64, beside terms of rows and of columns; None: alpha is 1.
+        loss: "L2", the square.
+        symmetric: No effect: squared distances are symmetric.
+        verbose: True shows a bar, as `progress` does.
+
+    Other arguments are as for :func:`solve_gromov_sample`.
+
+    Returns:
+        :class:`GromovResult`, without `transform`. Derivatives are by the weights alone.
+
+    Raises:
+        NotImplementedError: A matrix is none of squared distances, M has no low rank, or as for
+            :func:`solve_gromov_sample`.
+
+    >>> import monge, numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(50, 3))
+    >>> C = ((x[:, None] - x) ** 2).sum(-1)
+    >>> result = monge.solve_gromov(C, C[::-1, ::-1])
+    >>> bool((result.linear.pairs[1] == np.arange(50)[::-1]).all()), bool(result.value < 1e-12)
+    (True, True)
+    """
+    if lower_name("loss", loss, "'L2'") != "l2":
+        raise NotImplementedError(f"loss: is {loss!r}; must be 'L2'")
+    given: dict[str, Any] = dict(options) | {"alpha": number("alpha", alpha), "method": method}
+    translated, kind = _library_options(given, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
+    for field, matrix in (("Ca", Ca), ("Cb", Cb), ("M", M), ("a", a), ("b", b)):
+        refuse_gradient(field, matrix)
+    of_a, of_b = read_matrix("Ca", Ca, "(n, n)"), read_matrix("Cb", Cb, "(m, m)")
+    place = Place.of(Ca, of_a, of_b, device=device)
+    x, y = points_of_distances("Ca", on_host(of_a)), points_of_distances("Cb", on_host(of_b))
+    s = t = shifts = None
+    if M is not None:
+        costs = on_host(read_matrix("M", M, "(n, m)"))
+        if costs.shape != (len(x), len(y)):
+            raise ValueError(f"M: has shape {costs.shape}; must be {(len(x), len(y))}, the sizes of Ca and Cb")
+        s, t, *terms = features_of_costs("M", costs)
+        shifts = (terms[0], terms[1])
+    clouds = _Clouds(x, y, s, t, of_matrices=True, shifts=shifts)
+    weights = kept_optional("a", a), kept_optional("b", b)
+    return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, shows(progress, verbose))

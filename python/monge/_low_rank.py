@@ -1,0 +1,85 @@
+"""Points of matrices: those that have given squared distances, and features of costs of low rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+_MOST_DIMENSIONS = 1024
+_MOST_RANK = 64
+_BLOCK = 256
+
+Matrix = np.ndarray[Any, Any]
+
+
+def _rounding(matrix: Matrix) -> float:
+    """What counts as rounding, as a share of the largest entry: a thousand units of float64, 256 of float32."""
+    unit = float(np.finfo(matrix.dtype).eps)
+    return 4096 * unit if matrix.dtype == np.float64 else 256 * unit
+
+
+def _require_finite(field: str, matrix: Matrix) -> None:
+    if not np.isfinite(matrix).all():
+        i, k = (int(v) for v in np.argwhere(~np.isfinite(matrix))[0])
+        raise ValueError(f"{field}: row {i}, column {k} is {matrix[i, k]:g}; entries must be finite")
+
+
+def points_of_distances(field: str, distances: Matrix) -> Matrix:
+    """Points (n x p) with these squared distances, by pivoted Cholesky factorisation of their inner products. Each entry
+    is compared; NotImplementedError where one differs by more than rounding."""
+    n = len(distances)
+    if distances.shape != (n, n):
+        raise ValueError(f"{field}: has shape {distances.shape}; must be square")
+    _require_finite(field, distances)
+    scale, rounding = float(abs(distances).max()), _rounding(distances)
+    origin = distances[:, 0].astype(np.float64)  # Squared distances to the first point, which becomes the origin.
+    rest = origin.copy()
+    parts: list[Matrix] = []
+    while rest.max() > rounding * scale and len(parts) < min(n, _MOST_DIMENSIONS):
+        k = int(rest.argmax())
+        column = (origin + origin[k] - distances[:, k]) / 2
+        for part in parts:
+            column -= part * part[k]
+        parts.append(column / np.sqrt(rest[k]))
+        rest -= parts[-1] ** 2
+    points = np.stack(parts, 1) if parts else np.zeros((n, 1))
+    squares = (points**2).sum(1)
+    for first in range(0, n, _BLOCK):
+        rows = slice(first, first + _BLOCK)
+        off = abs(squares[rows, None] + squares - 2 * points[rows] @ points.T - distances[rows])
+        if not off.max() <= 16 * rounding * scale:
+            i, k = divmod(int(off.argmax()), n)
+            raise NotImplementedError(
+                f"{field}: is no matrix of squared distances: row {first + i}, column {k} is off by "
+                f"{off.max():.2g}; must be, as POT's dist(x, x) is"
+            )
+    return points
+
+
+def features_of_costs(field: str, costs: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """s (n x r), t (m x r), rows (n) and columns (m) with costs_ij = |s_i - t_j|^2 + rows_i + columns_j, by elimination
+    with full pivoting. NotImplementedError where r is too large."""
+    _require_finite(field, costs)
+    scale, rounding = float(abs(costs).max()), _rounding(costs)
+    rows, columns = costs.mean(1, dtype=np.float64), costs.mean(0, dtype=np.float64)
+    rest = costs - rows[:, None] - columns + rows.mean()
+    rows = rows - rows.mean()
+    left: list[Matrix] = []
+    right: list[Matrix] = []
+    while True:
+        i, j = divmod(int(abs(rest).argmax()), rest.shape[1])
+        if abs(rest[i, j]) <= rounding * scale:
+            break
+        if len(left) == min(_MOST_RANK, *costs.shape):
+            raise NotImplementedError(
+                f"{field}: has a rank above {len(left)} beside terms of rows and columns; must have a lower one, as "
+                "squared distances of features have"
+            )
+        pivot = abs(rest[i, j])
+        left.append(rest[:, j] / np.sqrt(2 * pivot) * -np.sign(rest[i, j]))
+        right.append(rest[i] / np.sqrt(2 * pivot))
+        rest -= np.outer(rest[:, j], rest[i] / rest[i, j])
+    s = np.stack(left, 1) if left else np.zeros((len(rows), 1))
+    t = np.stack(right, 1) if right else np.zeros((len(columns), 1))
+    return s, t, rows - (s**2).sum(1), columns - (t**2).sum(1)

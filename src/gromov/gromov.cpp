@@ -1,0 +1,343 @@
+#include <monge/gromov.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <monge/solver.hpp>
+
+#include "core/numbers.hpp"
+#include "core/stopwatch.hpp"
+#include "geometry/validation.hpp"
+#include "gromov/gromov_state.hpp"
+#include "gromov/starts.hpp"
+#include "ranks/ranks.hpp"
+
+namespace monge {
+namespace {
+
+constexpr int kFirstSteps = 3, kFinished = 2, kFirstSweeps = 1000;
+constexpr double kWorthwhile = 2;      // Values after the first steps, over the least.
+constexpr double kLoosest = 0.05;      // Marginal error of a step.
+constexpr double kOfFloat32 = 1e-7;    // Below it steps are float64.
+constexpr double kSame = 1e-6;         // Cross moments that are as close, as a share of the largest, are one.
+constexpr double kRounding = 0x1p-40;  // Of values, as a share of the constant.
+
+/// One start and where it has got to.
+struct Search {
+  GromovStartKind kind{};
+  DenseMatrix cross;  // The cross moment at which the next step linearises.
+  DenseMatrix used;   // That of the last step.
+  DenseMatrix sum;    // Of all at which the proximal method has linearised.
+  std::vector<double> f, g;
+  std::optional<Plan> plan;
+  std::optional<ExactPlan> exact;
+  double eps = 0, value = kInfinity, change = 1, stationarity = kNaN;
+  int iterations = 0;
+  bool finished = false, converged = false;
+};
+
+double weighted_sum(DenseVector const& weights, std::vector<double> const& values) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < weights.size(); ++i)
+    if (weights(i) > 0) sum += weights(i) * values[to_size(i)];  // Others may be infinite.
+  return sum;
+}
+
+std::vector<double> copy_of(DenseMatrix const& matrix) {
+  return {matrix.data(), matrix.data() + matrix.size()};
+}
+
+class GromovSolve {
+ public:
+  GromovSolve(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
+              GromovOptions const& options)
+      : context_(context),
+        options_(options),
+        problem_at_(std::make_unique<GromovProblem const>(context, clouds, a, b, options)),
+        problem_(*problem_at_) {
+    report_.method = options.method;
+    report_.eps = options.eps;
+    report_.alpha = problem_.alpha();
+    report_.mass = problem_.total();
+  }
+
+  Gromov run() {
+    begin();
+    if (searches_.size() == 1) {
+      finish(searches_[0]);
+    } else {
+      for (Search& search : searches_) first_steps(search);
+      finish_best();
+    }
+    Search& best = *std::min_element(searches_.begin(), searches_.end(), [](Search const& one, Search const& other) {
+      return std::pair(!one.finished, one.value) < std::pair(!other.finished, other.value);
+    });
+    return result(best);
+  }
+
+ private:
+  bool is_exact() const { return options_.eps == 0; }
+  bool is_proximal() const { return options_.method == GromovMethod::proximal; }
+  bool is_last(Search const& search) const { return search.iterations >= options_.iterations; }
+
+  void begin() {
+    Backend const& backend = backend_of(context_);
+    std::optional<DenseMatrix> given, described;
+    std::int64_t const p = problem_.source().points.cols(), q = problem_.target().points.cols();
+    if (options_.cross_moment.data() != nullptr) {
+      validate_matrix("cross_moment", options_.cross_moment, p, q, context_.device());
+      given = read_finite("cross_moment", backend, options_.cross_moment);
+    }
+    GromovBound bound = moment_bound(context_, problem_);
+    GromovOptions options = options_;
+    if (problem_.alpha() == 0) options.starts = 1;  // The objective is linear.
+    if (options.starts != 1 && !(given && options.starts == 0) && is_small(problem_)) {
+      GromovBound other = descriptor_bound(context_, problem_);
+      bound.value = std::max(bound.value, other.value);
+      described = std::move(other.cross);
+    }
+    report_.lower_bound = std::max(bound.value - kRounding * problem_.constant(), 0.0);
+    for (StartingPoint& start : starting_points(problem_, options, given, described)) {
+      Search& search = searches_.emplace_back();
+      search.kind = start.kind;
+      search.cross = std::move(start.cross);
+      search.sum = DenseMatrix::Zero(p, q);
+    }
+    report_.seconds.bounds = watch_.seconds();
+  }
+
+  void first_steps(Search& search) {
+    for (int k = 0; k < std::min(kFirstSteps, options_.iterations) && !search.finished && !stopped_; ++k)
+      is_exact() ? exact_step(search) : step(search, marginal_error_after(search.change), kFirstSweeps, false);
+  }
+
+  /// Finishes searches of little value, of those whose first steps have led to different plans.
+  void finish_best() {
+    std::vector<Search*> order, chosen;
+    for (Search& search : searches_) order.push_back(&search);
+    std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
+    double const least = order[0]->value, most = kWorthwhile * std::max(least, 0.0) + kRounding * problem_.constant();
+    for (Search* const search : order) {
+      if (search->value > std::max(least, most) || (!is_exact() && chosen.size() == kFinished)) break;
+      bool const is_new = std::ranges::all_of(chosen, [&](Search* other) {
+        return (search->cross - other->cross).norm() > kSame * problem_.largest_cross();
+      });
+      if (is_new) chosen.push_back(search);
+    }
+    for (Search* const search : chosen) finish(*search);
+  }
+
+  void finish(Search& search) {
+    bool tight = false;
+    while (!search.finished && !stopped_) {
+      if (is_exact()) {
+        exact_step(search);
+      } else {
+        bool const last = tight || search.iterations + 1 >= options_.iterations;
+        double const tightest = options_.tolerance / 10;
+        step(search, last || is_proximal() ? tightest : marginal_error_after(search.change), options_.sweeps, last);
+        tight = search.change <= options_.tolerance;
+        search.converged = last && tight;
+      }
+      search.finished = search.finished || search.converged || is_last(search);
+    }
+  }
+
+  /// The marginal error that a step is allowed after one with this change.
+  double marginal_error_after(double change) const {
+    return std::max(options_.tolerance / 10, std::min(change / 10, kLoosest));
+  }
+
+  double change_between(DenseMatrix const& one, DenseMatrix const& other) const {
+    double const size = std::max(one.norm(), 1e-3 * problem_.largest_cross());
+    return size > 0 ? (one - other).norm() / size : 0;
+  }
+
+  PointCloud cloud() const { return {.x = view_of(u_), .y = view_of(v_), .cost_function = CostFunction::dot}; }
+
+  /// One step with entropy, to this marginal error.
+  void step(Search& search, double tolerance, int sweeps, bool keep) {
+    ++search.iterations;
+    ++report_.iterations;
+    search.eps = options_.eps;
+    search.used = search.cross;
+    if (is_proximal()) {
+      search.sum += search.cross;
+      search.used = search.sum / search.iterations;
+      search.eps /= search.iterations;
+    }
+    problem_.linearise(search.used, u_, v_);
+    VectorView const a = view_of(problem_.source().weights), b = view_of(problem_.target().weights);
+    if (!solver_) solver_.emplace(context_, cloud(), a, b);
+    solver_->set_geometry(cloud());
+    SolveOptions options{.eps = search.eps, .tolerance = tolerance, .iterations = sweeps, .certificate = keep};
+    options.precision =
+        options_.precision == Precision::automatic && tolerance < kOfFloat32 ? Precision::float64 : options_.precision;
+    options.f = search.f;
+    options.g = search.g;
+    if (options_.progress) options.progress = [&](Progress const&) { return goes_on(search); };
+    search.plan.reset();
+    Plan plan = solver_->solve(options);
+    report_.sweeps += plan.report().iterations;
+    search.f = plan.f();
+    search.g = plan.g();
+    DenseMatrix cross = problem_.cross_of(plan);
+    require(cross.allFinite(),
+            "eps: is {}, too far below the objective, up to {:.3g}; must be larger, or 0: exact plans", options_.eps,
+            problem_.constant());
+    double const total = problem_.total(), alpha = problem_.alpha(), moved = (cross - search.used).squaredNorm();
+    search.value = problem_.constant() + 8 * alpha * (search.used.squaredNorm() - moved) +
+                   weighted_sum(problem_.source().weights, search.f) +
+                   weighted_sum(problem_.target().weights, search.g) - search.eps * (total - total * total);
+    search.stationarity = is_proximal() ? kNaN : 8 * alpha * moved;
+    search.change = change_between(cross, search.cross);
+    search.cross = std::move(cross);
+    if (keep) search.plan.emplace(std::move(plan));
+  }
+
+  /// One step without entropy. The search ends when one is no better than the last: then no step lowers the value.
+  void exact_step(Search& search) {
+    ++search.iterations;
+    ++report_.iterations;
+    problem_.linearise(search.cross, u_, v_);
+    ExactOptions options{.start = search.exact ? &*search.exact : nullptr};
+    if (options_.progress) options.progress = [&](ExactProgress const&) { return goes_on(search); };
+    ExactPlan plan =
+        solve_exact(context_, cloud(), view_of(problem_.source().weights), view_of(problem_.target().weights), options);
+    report_.sweeps += plan.report.rounds;
+    if (stopped_ && search.exact) return;  // The new plan may lack mass.
+    PlanMoments moments = problem_.moments_of(plan);
+    double const value = problem_.value(moments);
+    if (search.exact) {
+      double const cost = search.value - problem_.constant() - 8 * problem_.alpha() * search.cross.squaredNorm();
+      search.stationarity = std::max(cost - plan.report.dual, 0.0);
+      search.finished = search.converged = value >= search.value - kRounding * problem_.constant();
+    }
+    search.change = change_between(moments.cross, search.cross);
+    search.used = std::exchange(search.cross, std::move(moments.cross));
+    search.value = plan.report.status == ExactStatus::stopped ? kInfinity : value;
+    search.exact = std::move(plan);
+  }
+
+  bool goes_on(Search const& search) {
+    GromovProgress progress{.start = static_cast<int>(&search - searches_.data()),
+                            .iteration = report_.iterations - 1,
+                            .change = search.change,
+                            .seconds = watch_.seconds()};
+    for (Search const& each : searches_) progress.value = std::min(progress.value, each.value);
+    stopped_ = stopped_ || !options_.progress(progress);
+    return !stopped_;
+  }
+
+  Gromov result(Search& best) {
+    problem_.linearise(best.used, u_, v_);
+    Stopwatch const watch;
+    is_exact() ? evaluate_exact(best) : evaluate(best);
+    report_.seconds.bounds += watch.seconds();
+    report_.value = report_.alpha * report_.quadratic + (1 - report_.alpha) * report_.linear;
+    if (!is_exact() && !is_proximal()) report_.value += report_.eps * report_.entropy;
+    report_.change = best.change;
+    report_.stationarity = best.stationarity;
+    report_.best = static_cast<int>(&best - searches_.data());
+    for (Search const& search : searches_)
+      report_.starts.push_back({search.kind, search.iterations, search.value, search.finished});
+    report_.starts[to_size(report_.best)].value = report_.value;
+    conclude(best);
+    report_.seconds.total = watch_.seconds();
+    report_.seconds.steps = report_.seconds.total - report_.seconds.bounds;
+    auto state = std::make_shared<Gromov::State const>(Gromov::State{context_, std::move(problem_at_), best.used});
+    return {std::move(report_), std::move(best.plan), std::move(best.exact), copy_of(u_),
+            copy_of(v_),        copy_of(best.cross),  std::move(state)};
+  }
+
+  void evaluate_exact(Search const& best) {
+    PlanMoments const moments = problem_.moments_of(*best.exact);
+    bool const whole = best.exact->report.status != ExactStatus::stopped;
+    report_.quadratic = whole ? problem_.quadratic(moments) : kNaN;
+    report_.linear = whole ? moments.features : kNaN;
+    report_.marginal_error = 2 * best.exact->report.missing_mass;
+  }
+
+  void evaluate(Search& best) {
+    VectorView const a = view_of(problem_.source().weights), b = view_of(problem_.target().weights);
+    auto const again = [&](Precision precision) {
+      return plan_of(context_, cloud(), a, b, {.eps = best.eps, .precision = precision, .f = best.f, .g = best.g});
+    };
+    if (!best.plan) best.plan.emplace(again(options_.precision));
+    std::optional<Plan> twin;
+    if (best.plan->report().precision != Precision::float64) twin.emplace(again(Precision::float64));
+    Plan const& plan = twin ? *twin : *best.plan;
+    DenseVector row, column;
+    PlanMoments const moments = problem_.moments_of(plan, row, column);
+    report_.quadratic = problem_.quadratic(moments);
+    report_.linear = moments.features;
+    report_.marginal_error =
+        (row - problem_.source().weights).lpNorm<1>() + (column - problem_.target().weights).lpNorm<1>();
+    if (is_proximal()) return;
+    double const total = problem_.total();
+    report_.entropy = (weighted_sum(row, best.f) + weighted_sum(column, best.g) - plan.transport_cost()) / best.eps -
+                      row.sum() + total * total;
+  }
+
+  /// Status and message.
+  void conclude(Search const& best) {
+    Status const of_step = best.plan ? best.plan->status() : Status::converged;
+    if (stopped_) {
+      report_.status = Status::stopped;
+      report_.message = fmt::format("the progress function stopped it after {} steps", report_.iterations);
+    } else if (!best.converged) {
+      report_.status = Status::iteration_limit;
+      report_.message =
+          fmt::format("the last of {} steps changed the cross moment by {:.2g}; more iterations{} would help",
+                      best.iterations, best.change, is_exact() ? "" : ", or a larger eps,");
+    } else if (of_step != Status::converged) {
+      report_.status = of_step;
+      report_.message = fmt::format("the last step ended short of its tolerance: {}", best.plan->report().message);
+    } else {
+      report_.status = Status::converged;
+      report_.message = is_exact() ? "no step lowers the value: a local optimum"
+                                   : fmt::format("the last step changed the cross moment by {:.2g}", best.change);
+    }
+  }
+
+  Context const& context_;
+  GromovOptions const& options_;
+  Stopwatch const watch_;
+  std::unique_ptr<GromovProblem const> problem_at_;
+  GromovProblem const& problem_;
+  GromovReport report_;
+  std::vector<Search> searches_;
+  DenseMatrix u_, v_;  // The features of the last step, which the solver reads.
+  std::optional<Solver> solver_;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
+                    GromovOptions const& options) {
+  auto const inputs = [&](Digests& inputs) {
+    visit_gromov_options(options, inputs);
+    inputs.add("progress", static_cast<bool>(options.progress));
+    inputs.add("x", clouds.x);
+    inputs.add("y", clouds.y);
+    inputs.add("s", clouds.s);
+    inputs.add("t", clouds.t);
+    inputs.add("a", a);
+    inputs.add("b", b);
+    inputs.add("cross_moment", options.cross_moment);
+  };
+  return in_step(context, "solve_gromov", inputs, [&] {
+    visit_gromov_options(options, kCheckField);
+    require(options.method == GromovMethod::alternating || options.eps > 0,
+            "method: is proximal without entropy; must be alternating");
+    GromovOptions now = options;
+    now.progress = agreed(context, options.progress);
+    return GromovSolve(context, clouds, a, b, now).run();
+  });
+}
+
+}  // namespace monge

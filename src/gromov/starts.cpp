@@ -1,0 +1,202 @@
+#include "gromov/starts.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+#include <thread>
+#include <utility>
+
+#include "core/numbers.hpp"
+#include "core/parallel.hpp"
+#include "plan/sampling.hpp"
+#include "seam/backend.hpp"
+
+namespace monge {
+namespace {
+
+constexpr std::int64_t kBins = 32;
+constexpr int kMostSigns = 3;
+
+/// Directions and moments, the largest first.
+struct PrincipalAxes {
+  explicit PrincipalAxes(DenseMatrix const& moment) {
+    Eigen::SelfAdjointEigenSolver<DenseMatrix> const found(moment);
+    directions = found.eigenvectors().rowwise().reverse();
+    moments = found.eigenvalues().reverse().cwiseMax(0.0);
+  }
+  DenseMatrix directions;  // Columns.
+  DenseVector moments;
+};
+
+/// min sum_ij P_ij (X_i - Y_j)^2: points on a line move in their order.
+double sorted_cost(GromovSide const& x, GromovSide const& y) {
+  auto const order = [](DenseVector const& values) {
+    std::vector<std::int64_t> indices(to_size(values.size()));
+    std::iota(indices.begin(), indices.end(), std::int64_t{0});
+    std::sort(indices.begin(), indices.end(), [&](auto i, auto j) { return values(i) < values(j); });
+    return indices;
+  };
+  std::vector<std::int64_t> const rows = order(x.norms), columns = order(y.norms);
+  double cost = 0, left_x = x.weights(rows[0]), left_y = y.weights(columns[0]);
+  for (std::size_t i = 0, j = 0;;) {
+    double const mass = std::min(left_x, left_y);
+    cost += mass * std::pow(x.norms(rows[i]) - y.norms(columns[j]), 2);
+    left_x -= mass;
+    left_y -= mass;
+    if (left_x <= 0) {
+      if (++i == rows.size()) return cost;
+      left_x = x.weights(rows[i]);
+    } else {
+      if (++j == columns.size()) return cost;
+      left_y = y.weights(columns[j]);
+    }
+  }
+}
+
+/// The exact plan for |u_i - v_j|^2 + (1 - alpha) M_ij. Its cost is at least the value of the bound.
+GromovBound bound_by_plan(Context const& context, GromovProblem const& problem, DenseMatrix const& u,
+                          DenseMatrix const& v) {
+  GromovSide const &x = problem.source(), &y = problem.target();
+  double const root = std::sqrt(1 - problem.alpha());
+  DenseMatrix from(u.rows(), u.cols() + x.features.cols()), to(v.rows(), v.cols() + y.features.cols());
+  from << u, root * x.features;
+  to << v, root * y.features;
+  ExactPlan const plan =
+      solve_exact(context, PointCloud{view_of(from), view_of(to)}, view_of(x.weights), view_of(y.weights));
+  return {plan.report.dual, problem.moments_of(plan).cross};
+}
+
+/// For each point the means of |x_i - x_k|^2 over ranges of its quantiles, of equal mass, times the root of that mass.
+DenseMatrix descriptors(Backend const& backend, GromovSide const& side, double total) {
+  std::int64_t const n = side.points.rows();
+  DenseMatrix result(n, kBins);
+  bool const on_cpu = backend.device().type == DeviceType::cpu;  // Another device has a host with all of its threads.
+  int const threads = on_cpu ? backend.info().units : static_cast<int>(std::thread::hardware_concurrency());
+  parallel_ranges(threads, n, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<std::pair<double, double>> distances(to_size(n));  // With their mass.
+    for (std::int64_t i = begin; i < end; ++i) {
+      for (std::int64_t k = 0; k < n; ++k)
+        distances[to_size(k)] = {(side.points.row(k) - side.points.row(i)).squaredNorm(), side.weights(k)};
+      std::sort(distances.begin(), distances.end());
+      double const range = total / kBins;
+      std::size_t k = 0;
+      double left = distances[0].second;
+      for (std::int64_t bin = 0; bin < kBins; ++bin) {
+        double room = range, sum = 0;
+        while (true) {
+          double const mass = std::min(room, left);
+          sum += mass * distances[k].first;
+          room -= mass;
+          left -= mass;
+          if (room <= 0 || k + 1 == distances.size()) break;
+          if (left <= 0) left = distances[++k].second;
+        }
+        result(i, bin) = sum / std::sqrt(range);
+      }
+    }
+  });
+  return result;
+}
+
+/// Thin orthonormal factor of a matrix of normal numbers, p x q, of draws from `number` on.
+DenseMatrix random_rotation(std::int64_t p, std::int64_t q, int seed, std::uint64_t number) {
+  std::int64_t const most = std::max(p, q), least = std::min(p, q);
+  DenseMatrix normal(most, least);
+  for (std::int64_t i = 0; i < most; ++i) {
+    for (std::int64_t k = 0; k < least; ++k) {
+      Draw const uniform = draw(static_cast<std::uint64_t>(seed), number++);
+      normal(i, k) = std::sqrt(-2 * std::log(uniform.row)) * std::cos(2 * std::numbers::pi * uniform.column);
+    }
+  }
+  Eigen::HouseholderQR<DenseMatrix> const factors(normal);
+  DenseMatrix const q_factor = factors.householderQ() * DenseMatrix::Identity(most, least);
+  // The signs make it uniform.
+  DenseVector const signs =
+      factors.matrixQR().diagonal().head(least).unaryExpr([](double d) { return d < 0 ? -1.0 : 1.0; });
+  DenseMatrix const rotation = q_factor * signs.asDiagonal();
+  return p >= q ? rotation : DenseMatrix(rotation.transpose());
+}
+
+/// The skewness of each principal coordinate, of unknown size.
+DenseVector third_moments(GromovSide const& side, PrincipalAxes const& axes) {
+  return (side.points * axes.directions).array().cube().matrix().transpose() * side.weights;
+}
+
+}  // namespace
+
+bool is_small(GromovProblem const& problem) {
+  return std::max(problem.source().points.rows(), problem.target().points.rows()) <= kMostDescribed;
+}
+
+GromovBound moment_bound(Context const& context, GromovProblem const& problem) {
+  GromovSide const &x = problem.source(), &y = problem.target();
+  DenseVector const of_x = PrincipalAxes(x.moment).moments, of_y = PrincipalAxes(y.moment).moments;
+  std::int64_t const least = std::min(of_x.size(), of_y.size());
+  double const cross = (of_x.head(least) - of_y.head(least)).squaredNorm() +
+                       of_x.tail(of_x.size() - least).squaredNorm() + of_y.tail(of_y.size() - least).squaredNorm();
+  double const rest = problem.alpha() * (2 * std::pow(x.norm - y.norm, 2) + 4 * cross);
+  if (problem.alpha() < 1 && is_small(problem)) {
+    double const root = std::sqrt(2 * problem.alpha() * problem.total());
+    GromovBound bound = bound_by_plan(context, problem, root * x.norms, root * y.norms);
+    bound.value += rest + (1 - problem.alpha()) * problem.feature_offset();
+    return bound;
+  }
+  return {rest + 2 * problem.alpha() * problem.total() * sorted_cost(x, y) +
+              (1 - problem.alpha()) * problem.feature_offset(),
+          {}};
+}
+
+GromovBound descriptor_bound(Context const& context, GromovProblem const& problem) {
+  Backend const& backend = backend_of(context);
+  double const root = std::sqrt(problem.alpha());
+  GromovBound bound = bound_by_plan(context, problem, root * descriptors(backend, problem.source(), problem.total()),
+                                    root * descriptors(backend, problem.target(), problem.total()));
+  bound.value += (1 - problem.alpha()) * problem.feature_offset();
+  return bound;
+}
+
+std::vector<StartingPoint> starting_points(GromovProblem const& problem, GromovOptions const& options,
+                                           std::optional<DenseMatrix> const& given,
+                                           std::optional<DenseMatrix> const& described) {
+  GromovSide const &x = problem.source(), &y = problem.target();
+  std::int64_t const p = x.points.cols(), q = y.points.cols(), least = std::min(p, q);
+  std::vector<StartingPoint> starts;
+  if (given) starts.push_back({GromovStartKind::given, *given});
+  std::size_t const most = options.starts > 0 ? static_cast<std::size_t>(options.starts) : given ? 1 : SIZE_MAX;
+  auto const add = [&](GromovStartKind kind, auto const& make) {
+    if (starts.size() < most) starts.push_back({kind, make()});
+  };
+  add(GromovStartKind::product, [&] { return DenseMatrix(DenseMatrix::Zero(p, q)); });
+  if (described) add(GromovStartKind::descriptors, [&] { return *described; });
+  if (starts.size() >= most) return starts;
+
+  PrincipalAxes const of_x(x.moment), of_y(y.moment);
+  DenseVector const size = of_x.moments.head(least).cwiseProduct(of_y.moments.head(least)).cwiseSqrt();
+  auto const turned = [&](DenseMatrix const& middle) {
+    return DenseMatrix(of_x.directions.leftCols(middle.rows()) * middle *
+                       of_y.directions.leftCols(middle.cols()).transpose());
+  };
+  // Signs of axes without extent make no difference, and those beyond the first few follow from third moments.
+  std::int64_t const signs =
+      (size.head(std::min<std::int64_t>(least, kMostSigns)).array() > 1e-9 * size.maxCoeff()).count();
+  DenseVector skewed = third_moments(x, of_x).head(least).cwiseProduct(third_moments(y, of_y).head(least));
+  for (std::int64_t bits = 0; bits < std::int64_t{1} << signs; ++bits) {
+    add(GromovStartKind::axes, [&] {
+      DenseVector diagonal = size;
+      for (std::int64_t k = 0; k < least; ++k)
+        if (k < signs ? (bits >> k & 1) != 0 : skewed(k) < 0) diagonal(k) = -diagonal(k);
+      return turned(diagonal.asDiagonal());
+    });
+  }
+  if (options.starts == 0) return starts;
+  for (std::uint64_t number = 0; starts.size() < most; number += static_cast<std::uint64_t>(p * q)) {
+    add(GromovStartKind::random, [&] {
+      return turned(of_x.moments.cwiseSqrt().asDiagonal() * random_rotation(p, q, options.seed, number) *
+                    of_y.moments.cwiseSqrt().asDiagonal());
+    });
+  }
+  return starts;
+}
+
+}  // namespace monge

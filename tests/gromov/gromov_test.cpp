@@ -1,0 +1,566 @@
+// solve_gromov() against dense float64 formulas: costs within the clouds as matrices, plans as arrays.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <monge/gromov.hpp>
+
+#include "oracle/backend_test.hpp"
+#include "oracle/problem.hpp"
+#include "oracle/refusal.hpp"
+
+namespace monge::oracle {
+namespace {
+
+using Values = std::vector<double>;
+
+/// A dense matrix, row-major.
+struct Matrix {
+  std::int64_t rows, columns;
+  Values data;
+  Matrix(std::int64_t n, std::int64_t m) : rows(n), columns(m), data(static_cast<std::size_t>(n * m)) {}
+  double& operator()(std::int64_t i, std::int64_t j) { return data[static_cast<std::size_t>(i * columns + j)]; }
+  double operator()(std::int64_t i, std::int64_t j) const { return data[static_cast<std::size_t>(i * columns + j)]; }
+  MatrixView view() const { return {data.data(), rows, columns}; }
+};
+
+Matrix squared_distances(Matrix const& x, Matrix const& y) {
+  Matrix cost(x.rows, y.rows);
+  for (std::int64_t i = 0; i < x.rows; ++i)
+    for (std::int64_t j = 0; j < y.rows; ++j)
+      for (std::int64_t k = 0; k < x.columns; ++k) cost(i, j) += std::pow(x(i, k) - y(j, k), 2);
+  return cost;
+}
+
+struct Case {
+  Matrix x, y, s, t;
+  Values a, b;
+  bool fused() const { return s.columns > 0; }
+  GromovClouds clouds() const {
+    return fused() ? GromovClouds{x.view(), y.view(), s.view(), t.view()} : GromovClouds{x.view(), y.view()};
+  }
+};
+
+Matrix random_matrix(Random& random, std::int64_t rows, std::int64_t columns, double scale = 1) {
+  Matrix matrix(rows, columns);
+  for (std::int64_t i = 0; i < rows; ++i)  // Axes of different lengths have no ties.
+    for (std::int64_t k = 0; k < columns; ++k)
+      matrix(i, k) =
+          scale * (random.normal() + 0.3 * std::pow(random.normal(), 2)) * (1 + 0.4 * static_cast<double>(k));
+  return matrix;
+}
+
+Values random_weights(Random& random, std::int64_t size, double total = 1) {
+  Values weights(static_cast<std::size_t>(size));
+  for (double& w : weights) w = random.uniform(0.5, 1);
+  double const sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& w : weights) w *= total / sum;
+  return weights;
+}
+
+Case make_case(std::int64_t n, std::int64_t m, std::int64_t p, std::int64_t q, std::int64_t r = 0,
+               std::uint64_t seed = 1, double total = 1) {
+  Random random(seed);
+  Matrix const x = random_matrix(random, n, p), y = random_matrix(random, m, q, 1.2);
+  Matrix const s = random_matrix(random, n, r), t = random_matrix(random, m, r);
+  Values const a = random_weights(random, n, total), b = random_weights(random, m, total);
+  return {x, y, s, t, a, b};
+}
+
+/// Squared distances of squared distances, without any expansion of the square.
+double energy(Case const& given, Matrix const& plan) {
+  Matrix const c = squared_distances(given.x, given.x), d = squared_distances(given.y, given.y);
+  long double sum = 0;
+  for (std::int64_t i = 0; i < plan.rows; ++i)
+    for (std::int64_t j = 0; j < plan.columns; ++j) {
+      if (plan(i, j) == 0) continue;
+      long double inner = 0;
+      for (std::int64_t k = 0; k < plan.rows; ++k)
+        for (std::int64_t l = 0; l < plan.columns; ++l)
+          if (plan(k, l) != 0) inner += std::pow(static_cast<long double>(c(i, k)) - d(j, l), 2) * plan(k, l);
+      sum += inner * plan(i, j);
+    }
+  return static_cast<double>(sum);
+}
+
+double linear(Case const& given, Matrix const& plan) {
+  Matrix const cost = squared_distances(given.s, given.t);
+  return std::inner_product(cost.data.begin(), cost.data.end(), plan.data.begin(), 0.0);
+}
+
+/// Sinkhorn's algorithm for any costs, to the rounding of float64.
+Matrix sinkhorn(Matrix const& cost, Values const& a, Values const& b, double eps) {
+  Values f(a.size(), 0), g(b.size(), 0);
+  auto const softmin = [&](std::int64_t size, auto const& term) {
+    double top = -std::numeric_limits<double>::infinity(), sum = 0;
+    for (std::int64_t k = 0; k < size; ++k) top = std::max(top, term(k));
+    for (std::int64_t k = 0; k < size; ++k) sum += std::exp(term(k) - top);
+    return -eps * (top + std::log(sum));
+  };
+  for (int sweep = 0; sweep < 20000; ++sweep) {
+    double change = 0;
+    for (std::int64_t i = 0; i < cost.rows; ++i)
+      f[i] = softmin(cost.columns, [&](std::int64_t j) { return (g[j] - cost(i, j)) / eps + std::log(b[j]); });
+    for (std::int64_t j = 0; j < cost.columns; ++j) {
+      double const next =
+          softmin(cost.rows, [&](std::int64_t i) { return (f[i] - cost(i, j)) / eps + std::log(a[i]); });
+      change = std::max(change, std::abs(next - g[j]));
+      g[j] = next;
+    }
+    if (change <= 1e-13 * eps) break;
+  }
+  Matrix plan(cost.rows, cost.columns);
+  for (std::int64_t i = 0; i < cost.rows; ++i)
+    for (std::int64_t j = 0; j < cost.columns; ++j)
+      plan(i, j) = a[i] * b[j] * std::exp((f[i] + g[j] - cost(i, j)) / eps);
+  return plan;
+}
+
+/// The derivative of the objective by the plan, by products with the matrices of squared distances.
+Matrix derivative(Case const& given, Matrix const& plan, double alpha) {
+  Matrix const c = squared_distances(given.x, given.x), d = squared_distances(given.y, given.y);
+  Matrix const cost = squared_distances(given.s, given.t);
+  std::int64_t const n = plan.rows, m = plan.columns;
+  Matrix half(n, m), result(n, m);
+  Values by_row(n, 0), by_column(m, 0);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t k = 0; k < n; ++k) by_row[i] += c(i, k) * c(i, k) * given.a[k];
+  for (std::int64_t j = 0; j < m; ++j)
+    for (std::int64_t l = 0; l < m; ++l) by_column[j] += d(j, l) * d(j, l) * given.b[l];
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t k = 0; k < n; ++k)
+      for (std::int64_t l = 0; l < m; ++l) half(i, l) += c(i, k) * plan(k, l);
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < m; ++j) {
+      double product = 0;
+      for (std::int64_t l = 0; l < m; ++l) product += half(i, l) * d(j, l);
+      result(i, j) = 2 * alpha * (by_row[i] + by_column[j] - 2 * product);
+      if (given.fused()) result(i, j) += (1 - alpha) * cost(i, j);
+    }
+  return result;
+}
+
+Matrix product_plan(Case const& given) {
+  Matrix plan(given.x.rows, given.y.rows);
+  double const total = std::accumulate(given.a.begin(), given.a.end(), 0.0);
+  for (std::int64_t i = 0; i < plan.rows; ++i)
+    for (std::int64_t j = 0; j < plan.columns; ++j) plan(i, j) = given.a[i] * given.b[j] / total;
+  return plan;
+}
+
+/// Plans of the linearised objective from the product plan; `steps` of them, or until they stay. By the proximal method
+/// the cost of each plan is added to those before, at a falling eps.
+Matrix alternated(Case const& given, double alpha, double eps, bool proximal, int steps) {
+  Matrix plan = product_plan(given), cost(plan.rows, plan.columns);
+  for (int k = 1; k <= steps; ++k) {
+    Matrix const slope = derivative(given, plan, alpha);
+    for (std::size_t e = 0; e < cost.data.size(); ++e)
+      cost.data[e] = proximal ? (cost.data[e] * (k - 1) + slope.data[e]) / k : slope.data[e];
+    Matrix const next = sinkhorn(cost, given.a, given.b, proximal ? eps / k : eps);
+    double change = 0;
+    for (std::size_t e = 0; e < cost.data.size(); ++e) change += std::abs(next.data[e] - plan.data[e]);
+    plan = next;
+    if (change < 1e-12) break;
+  }
+  return plan;
+}
+
+double divergence(Matrix const& plan, Values const& a, Values const& b) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < plan.rows; ++i)
+    for (std::int64_t j = 0; j < plan.columns; ++j) {
+      double const product = a[i] * b[j], mass = plan(i, j);
+      sum += (mass > 0 ? mass * std::log(mass / product) : 0) - mass + product;
+    }
+  return sum;
+}
+
+Matrix dense(Plan const& plan) {
+  Matrix result(plan.rows(), plan.columns());
+  plan.dense({result.data.data(), result.rows, result.columns});
+  return result;
+}
+
+Matrix dense(ExactPlan const& plan) {
+  Matrix result(plan.rows(), plan.columns());
+  for (std::int64_t i = 0; i < plan.rows(); ++i)
+    for (std::int64_t e = plan.row_begin[i]; e < plan.row_begin[i + 1]; ++e)
+      result(i, plan.column_indices[e]) = plan.values[e];
+  return result;
+}
+
+void expect_bounds(Gromov const& found) {
+  GromovReport const& report = found.report;
+  EXPECT_GE(report.lower_bound, 0);
+  EXPECT_LE(report.lower_bound, report.alpha * report.quadratic + (1 - report.alpha) * report.linear);
+  for (GromovStart const& start : report.starts) {
+    if (start.finished) {
+      EXPECT_LE(report.value, start.value + 1e-5 * std::abs(start.value));
+    }
+  }
+}
+
+/// Values of the plan from its entries. Marginals miss the weights by the tolerance over ten at most, which is the
+/// relative error of all sums here.
+void expect_values(Case const& given, Gromov const& found, double tolerance) {
+  Matrix const plan = found.plan ? dense(*found.plan) : dense(*found.exact);
+  double const size = energy(given, product_plan(given));
+  EXPECT_NEAR(found.report.quadratic, energy(given, plan), tolerance * size);
+  if (given.fused()) {
+    EXPECT_NEAR(found.report.linear, linear(given, plan), tolerance * linear(given, product_plan(given)));
+  }
+  expect_bounds(found);
+}
+
+class GromovTest : public BackendTest {
+ protected:
+  GromovTest() : BackendTest(2) {}
+  Gromov solve(Case const& given, GromovOptions const& options) const {
+    return solve_gromov(context(), given.clouds(), given.a, given.b, options);
+  }
+};
+MONGE_FOR_EACH_DEVICE(GromovTest);
+
+// The limits of both alternations are the same plan, up to the change at which they end, over 1 - their rate of
+// convergence, which is .9 at most here.
+constexpr double kTolerance = 1e-8;
+constexpr double kSame = 1e-6;
+
+TEST_P(GromovTest, alternating_equals_dense_alternation) {
+  for (auto const& [p, q, r] : {std::tuple{3, 2, 0}, {2, 3, 0}, {1, 1, 0}, {3, 2, 4}, {2, 4, 1}}) {
+    for (double const total : {1.0, 2.5}) {
+      SCOPED_TRACE(testing::Message() << "p " << p << " q " << q << " r " << r << " total " << total);
+      Case const given = make_case(30, 24, p, q, r, 3, total);
+      double const alpha = r > 0 ? 0.4 : 1, eps = 0.1 * total * energy(given, product_plan(given)) / total / total;
+      Gromov const found = solve(given, {.eps = eps, .alpha = 0.4, .tolerance = kTolerance, .starts = 1});
+      ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+      ASSERT_EQ(found.report.alpha, alpha);
+      Matrix const expected = alternated(given, alpha, eps, false, 2000);
+      double const size = energy(given, product_plan(given));
+      EXPECT_NEAR(found.report.quadratic, energy(given, expected), kSame * size);
+      EXPECT_NEAR(found.report.entropy, divergence(expected, given.a, given.b), kSame * total);
+      if (r > 0) {
+        EXPECT_NEAR(found.report.linear, linear(given, expected), kSame * linear(given, product_plan(given)));
+      }
+      EXPECT_EQ(found.report.value,
+                alpha * found.report.quadratic + (1 - alpha) * found.report.linear + eps * found.report.entropy);
+      EXPECT_NEAR(found.report.starts[0].value, found.report.value, kSame * size);
+      EXPECT_LE(found.report.stationarity, kSame * size);
+      expect_values(given, found, kSame);
+    }
+  }
+}
+
+TEST_P(GromovTest, proximal_equals_dense_steps) {
+  Case const given = make_case(30, 24, 3, 2, 2, 4);
+  double const eps = 0.3 * energy(given, product_plan(given));
+  for (int const steps : {1, 12}) {
+    Gromov const found = solve(given, {.eps = eps,
+                                       .alpha = 0.7,
+                                       .method = GromovMethod::proximal,
+                                       .tolerance = kTolerance,
+                                       .iterations = steps,
+                                       .starts = 1});
+    EXPECT_EQ(found.report.status, Status::iteration_limit);
+    Matrix const expected = alternated(given, 0.7, eps, true, steps);
+    double const size = energy(given, product_plan(given));
+    EXPECT_NEAR(found.report.quadratic, energy(given, expected), kSame * size);
+    EXPECT_NEAR(found.report.value, 0.7 * found.report.quadratic + 0.3 * found.report.linear, 1e-14 * size);
+    expect_values(given, found, kSame);
+  }
+}
+
+TEST_P(GromovTest, exact_plans_are_local_optima) {
+  for (auto const& [n, m, r] : {std::tuple{24, 30, 0}, {40, 40, 0}, {24, 30, 2}, {1, 7, 0}, {7, 1, 2}, {1, 1, 0}}) {
+    SCOPED_TRACE(testing::Message() << n << " x " << m << ", r " << r);
+    Case const given = make_case(n, m, 2, 3, r, 5);
+    Gromov const found = solve(given, {});
+    ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+    expect_values(given, found, 1e-12);
+    // No plan has a lower cost for the slope at this one.
+    Matrix const plan = dense(*found.exact);
+    Matrix const slope = derivative(given, plan, found.report.alpha);
+    double const cost = std::inner_product(slope.data.begin(), slope.data.end(), plan.data.begin(), 0.0);
+    ExactPlan const best = solve_exact(context(), CostMatrix{slope.view()}, given.a, given.b);
+    double const size = energy(given, product_plan(given)) + 1e-30;
+    EXPECT_NEAR(found.report.stationarity, cost - best.report.transport_cost, 1e-10 * size);
+    EXPECT_LE(found.report.stationarity, 1e-10 * size);
+  }
+}
+
+/// Both sides of a central difference of the value, from the same start, over all points, features and weights.
+TEST_P(GromovTest, gradients_are_differences_of_the_value) {
+  for (bool const exact : {false, true}) {
+    for (double const total : {1.0, 2.0}) {
+      Case const given = make_case(14, 11, 2, 3, 2, 13, total);
+      double const size = energy(given, product_plan(given));
+      GromovOptions options{.eps = exact ? 0 : 0.05 * size / total, .alpha = 0.3, .tolerance = 1e-9};
+      Gromov const found = solve(given, options);
+      options.cross_moment = {found.cross_moment.data(), 2, 3};
+      Matrix x(14, 2), y(11, 3), s(14, 2), t(11, 2);
+      Values a(14), b(11);
+      auto const out = [](Matrix& matrix) {
+        return MutableMatrixView(matrix.data.data(), matrix.rows, matrix.columns);
+      };
+      found.gradients({out(x), out(y), out(s), out(t), a, b});
+      auto const difference = [&](auto const& change, double step) {
+        Case up = given, down = given;
+        change(up, step);
+        change(down, -step);
+        return (solve(up, options).report.value - solve(down, options).report.value) / (2 * step);
+      };
+      // The error of a difference is the third derivative times the square of the step, and the rounding of the value
+      // over the step: 1e-5^2 and 1e-10 of the value.
+      double const slack = 1e-5 * size;
+      for (auto const& [member, gradient] : {std::pair{&Case::x, &x}, {&Case::y, &y}, {&Case::s, &s}, {&Case::t, &t}}) {
+        for (std::int64_t const i : {std::int64_t{0}, gradient->rows - 1}) {
+          for (std::int64_t k = 0; k < gradient->columns; ++k) {
+            double const expected = difference([&, m = member](Case& at, double h) { (at.*m)(i, k) += h; }, 1e-4);
+            EXPECT_NEAR((*gradient)(i, k), expected, slack) << i << ' ' << k << " exact " << exact;
+          }
+        }
+      }
+      if (exact) continue;  // Its derivatives by weights are one-sided.
+      for (auto const& [member, gradient] : {std::pair{&Case::a, &a}, {&Case::b, &b}}) {
+        double const expected =
+            difference([m = member](Case& at, double h) { (at.*m)[1] += h, (at.*m)[4] -= h; }, 1e-5);
+        EXPECT_NEAR((*gradient)[1] - (*gradient)[4], expected, slack);
+      }
+      double const expected = difference([](Case& at, double h) { at.a[2] += h, at.b[3] += h; }, 1e-5);
+      EXPECT_NEAR(a[2] + b[3], expected, slack);
+    }
+  }
+}
+
+TEST_P(GromovTest, features_of_new_points_are_those_of_the_sources) {
+  for (auto const& [p, q, r] : {std::tuple{3, 2, 0}, {2, 3, 2}}) {
+    Case const given = make_case(14, 11, p, q, r, 14);
+    for (double const eps : {0.0, 0.1 * energy(given, product_plan(given))}) {
+      Gromov const found = solve(given, {.eps = eps});
+      Matrix u(14, static_cast<std::int64_t>(found.u.size()) / 14);
+      found.source_features(given.x.view(), given.s.view(), {u.data.data(), u.rows, u.columns});
+      EXPECT_EQ(u.data, found.u);
+    }
+  }
+}
+
+/// Rotated in the plane of the first two axes, scaled, shifted and in another order.
+Case moved(Case given, double scale, double shift, bool reversed) {
+  for (Matrix* const cloud : {&given.x, &given.y}) {
+    for (std::int64_t i = 0; i < cloud->rows; ++i) {
+      if (cloud->columns > 1) {
+        double const u = (*cloud)(i, 0), v = (*cloud)(i, 1);
+        (*cloud)(i, 0) = 0.6 * u - 0.8 * v;
+        (*cloud)(i, 1) = 0.8 * u + 0.6 * v;
+      }
+      for (std::int64_t k = 0; k < cloud->columns; ++k) (*cloud)(i, k) = scale * (*cloud)(i, k) + shift;
+    }
+  }
+  if (reversed) {
+    std::reverse(given.a.begin(), given.a.end());
+    for (Matrix* const cloud : {&given.x, &given.s}) {
+      Matrix const old = *cloud;
+      for (std::int64_t i = 0; i < old.rows; ++i)
+        for (std::int64_t k = 0; k < old.columns; ++k) (*cloud)(i, k) = old(old.rows - 1 - i, k);
+    }
+  }
+  return given;
+}
+
+TEST_P(GromovTest, does_not_see_isometries_units_and_order) {
+  Case const given = make_case(40, 32, 3, 2, 0, 6);
+  double const size = energy(given, product_plan(given));
+  for (double const share : {0.0, 0.05}) {
+    double const value = solve(given, {.eps = share * size}).report.value;
+    for (auto const& [scale, shift] : {std::pair{1.0, 0.0}, {1.0, 1e6}, {1e-7, 0.0}, {1e7, 0.0}, {3.0, -1e4}}) {
+      for (bool const reversed : {false, true}) {
+        SCOPED_TRACE(testing::Message() << "eps " << share << " scale " << scale << " shift " << shift);
+        double const unit = std::pow(scale, 4);
+        Gromov const other = solve(moved(given, scale, shift, reversed), {.eps = share * size * unit});
+        EXPECT_EQ(other.report.status, Status::converged) << other.report.message;
+        // A shift of 1e6 leaves coordinates 1e-10; the tolerance of 1e-5 leaves its square to the value with entropy.
+        EXPECT_NEAR(other.report.value / unit, value, 1e-5 * size);
+        expect_bounds(other);
+      }
+    }
+  }
+}
+
+TEST_P(GromovTest, of_isometric_clouds_is_zero) {
+  Case given = make_case(60, 60, 3, 3, 0, 7);
+  given.y = moved(given, 1, 1000, true).x;
+  given.a = given.b = {};
+  for (std::int64_t const d : {3, 5}) {  // y may lie in a space of more dimensions.
+    Matrix y(60, d);
+    for (std::int64_t i = 0; i < 60; ++i)
+      for (std::int64_t k = 0; k < 3; ++k) y(i, k) = given.y(i, k);
+    given.y = y;
+    Gromov const found = solve(given, {});
+    given.a = given.b = Values(60, 1.0 / 60);
+    EXPECT_LE(found.report.quadratic, 1e-10 * energy(given, product_plan(given)));
+    EXPECT_EQ(found.report.lower_bound, 0);
+    for (std::int64_t i = 0; i < 60; ++i) EXPECT_EQ(found.exact->column_indices[i], 59 - i);
+  }
+}
+
+/// Nodes 0 and +-sqrt(3) with the weights 2/3 and 1/6 have the moments of a normal distribution up to degree 5, so E
+/// between two grids of them is that between normal distributions: 4 (sum l - sum l')^2 + 8 |l - l'|^2 for the moments
+/// l and l' of the axes (Delon, Desolneux, Salmona 2022). Where l' = c l the bound by moments is tight.
+TEST_P(GromovTest, between_normal_distributions_has_the_closed_form) {
+  double const node[] = {0, std::sqrt(3.0), -std::sqrt(3.0)}, weight[] = {2.0 / 3, 1.0 / 6, 1.0 / 6};
+  double const moment[] = {3, 2, 1}, factor = 1.7;
+  Case given{Matrix(27, 3), Matrix(27, 3), Matrix(27, 0), Matrix(27, 0), Values(27), {}};
+  for (int i = 0; i < 27; ++i) {
+    int const digit[] = {i / 9, i / 3 % 3, i % 3};
+    given.a[i] = 1;
+    for (int k = 0; k < 3; ++k) {
+      given.x(i, k) = std::sqrt(moment[k]) * node[digit[k]];
+      given.a[i] *= weight[digit[k]];
+    }
+  }
+  given.b = given.a;
+  given.y = moved(given, std::sqrt(factor), 5, false).x;
+  double const difference = 1 - factor, sum = 6 * difference, square = 14 * difference * difference;
+  double const expected = 4 * sum * sum + 8 * square;
+  Gromov const found = solve(given, {});
+  EXPECT_NEAR(found.report.value, expected, 1e-11 * expected);
+  EXPECT_NEAR(found.report.lower_bound, expected, 1e-10 * expected);
+  expect_bounds(found);
+}
+
+TEST_P(GromovTest, several_starts_find_no_worse_plans_than_one) {
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    Case const given = make_case(50, 45, 2, 3, 0, seed);
+    Gromov const one = solve(given, {.starts = 1}), all = solve(given, {}), many = solve(given, {.starts = 12});
+    EXPECT_LE(all.report.value, one.report.value * (1 + 1e-12));
+    EXPECT_LE(many.report.value, all.report.value * (1 + 1e-12));
+    EXPECT_GE(all.report.lower_bound, one.report.lower_bound);
+    ASSERT_EQ(all.report.starts.size(), 6u);
+    ASSERT_EQ(many.report.starts.size(), 12u);
+    EXPECT_EQ(many.report.starts[11].kind, GromovStartKind::random);
+    expect_values(given, all, 1e-12);
+
+    // The end of a solve is a start that ends where it begins.
+    Gromov const again = solve(given, {.cross_moment = {all.cross_moment.data(), 2, 3}});
+    ASSERT_EQ(again.report.starts.size(), 1u);
+    EXPECT_EQ(again.report.starts[0].kind, GromovStartKind::given);
+    EXPECT_NEAR(again.report.value, all.report.value, 1e-12 * all.report.value);
+    EXPECT_LE(again.report.iterations, 2);
+  }
+}
+
+TEST_P(GromovTest, takes_weights_of_nearly_nothing) {
+  Case given = make_case(20, 16, 2, 2, 1, 8), less = given;
+  given.a[3] = 0;
+  given.a[4] = 1e-300;
+  given.b[0] = 0;
+  for (std::int64_t k = 0; k < 2; ++k) given.x(3, k) = 1e6;  // A far point of no weight.
+  double const total = std::accumulate(given.a.begin(), given.a.end(), 0.0);
+  double const total_b = std::accumulate(given.b.begin(), given.b.end(), 0.0);
+  for (double& w : given.b) w *= total / total_b;
+  double const size = energy(given, product_plan(given));
+  for (double const eps : {0.0, 0.1 * size}) {
+    Gromov const found = solve(given, {.eps = eps});
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    expect_values(given, found, 1e-5);
+  }
+}
+
+TEST_P(GromovTest, of_constant_clouds_and_duplicates) {
+  for (double const eps : {0.0, 0.5}) {
+    Case given = make_case(12, 9, 2, 2, 0, 9);
+    given.x = Matrix(12, 2);  // All distances are 0.
+    Gromov const found = solve(given, {.eps = eps});
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    expect_values(given, found, 1e-6);
+    given.y = Matrix(9, 2);
+    Gromov const both = solve(given, {.eps = eps});
+    EXPECT_EQ(both.report.status, Status::converged) << both.report.message;
+    EXPECT_EQ(both.report.quadratic, 0);
+    EXPECT_EQ(both.report.lower_bound, 0);
+
+    Case twice = make_case(20, 18, 2, 3, 0, 10);
+    for (std::int64_t i = 0; i < 10; ++i)
+      for (std::int64_t k = 0; k < 2; ++k) twice.x(i + 10, k) = twice.x(i, k);
+    Gromov const copies = solve(twice, {.eps = eps});
+    EXPECT_EQ(copies.report.status, Status::converged) << copies.report.message;
+    expect_values(twice, copies, 1e-5);
+  }
+}
+
+TEST_P(GromovTest, of_scales_whose_fourth_powers_leave_float64) {
+  Case given = make_case(12, 9, 2, 2, 0, 15);
+  for (double& v : given.x.data) v *= 1e-90;
+  for (double& v : given.y.data) v *= 1e-90;
+  for (double const eps : {0.0, 1.0}) {
+    Gromov const found = solve(given, {.eps = eps});
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    EXPECT_EQ(found.report.quadratic, 0);
+  }
+  for (double& v : given.x.data) v *= 1e150;
+  for (double& v : given.y.data) v *= 1e90;
+  EXPECT_EQ(solve(given, {}).report.status, Status::converged);
+  EXPECT_THAT(refusal_of([&] { solve(given, {.eps = 1}); }),
+              testing::StartsWith("eps: is 1, too far below the objective, up to"));
+}
+
+TEST_P(GromovTest, ends_early_with_a_status) {
+  Case const given = make_case(60, 50, 3, 3, 0, 11);
+  double const size = energy(given, product_plan(given));
+  for (double const eps : {0.0, 0.01 * size}) {
+    Gromov const found = solve(given, {.eps = eps, .iterations = 1, .starts = 1});
+    EXPECT_EQ(found.report.status, Status::iteration_limit);
+    EXPECT_EQ(found.report.iterations, 1);
+    expect_values(given, found, 1e-5);
+    for (int const most : {0, 1, 6}) {
+      int calls = 0;
+      GromovOptions options{.eps = eps};
+      options.progress = [&](GromovProgress const& progress) {
+        EXPECT_GE(progress.iteration, 0);
+        return calls++ < most;
+      };
+      Gromov const stopped = solve(given, options);
+      EXPECT_EQ(stopped.report.status, Status::stopped);
+      EXPECT_EQ(calls, most + 1);
+    }
+  }
+}
+
+TEST_P(GromovTest, refuses_what_it_cannot_take) {
+  Case const given = make_case(6, 5, 2, 3, 2, 12);
+  double const nan = std::numeric_limits<double>::quiet_NaN();
+  auto const refused = [&](char const* message, Case const& wrong, GromovOptions const& options = {}) {
+    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }), testing::StartsWith(message));
+  };
+  Case wrong = given;
+  wrong.x(4, 1) = nan;
+  refused("x: row 4, column 1 is nan; coordinates must be finite", wrong);
+  wrong = given;
+  wrong.t(2, 0) = std::numeric_limits<double>::infinity();
+  refused("t: row 2, column 0 is inf; coordinates must be finite", wrong);
+  wrong = given;
+  wrong.y(1, 0) = 1e100;
+  refused("y: row 0 lies", wrong);
+  wrong = given;
+  wrong.a[2] = -1;
+  refused("a: entry 2 is -1; weights must be finite and >= 0", wrong);
+  wrong = given;
+  wrong.a[2] = 2;
+  refused("b: the total is", wrong);
+  refused("eps: is -1", given, {.eps = -1});
+  refused("alpha: is 1.5", given, {.alpha = 1.5});
+  refused("method: is proximal without entropy; must be alternating", given, {.method = GromovMethod::proximal});
+  refused("cross_moment: is 2 x 2; must be 2 x 3", given, {.cross_moment = {given.x.data.data(), 2, 2}});
+  GromovClouds clouds = given.clouds();
+  clouds.t = {};
+  EXPECT_EQ(refusal_of([&] { solve_gromov(context(), clouds); }), "t: is missing; features need both s and t");
+  clouds = given.clouds();
+  clouds.t = given.y.view();
+  EXPECT_EQ(refusal_of([&] { solve_gromov(context(), clouds); }), "t: is 5 x 3; must be 5 x 2");
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,317 @@
+"""solve_gromov_sample: beside POT, from the same start, and beside the dense formula."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import monge
+from conftest import assert_named, squared_distances
+
+
+def energy(x, y, plan):
+    """E(P) by products with the matrices of squared distances."""
+    c, d = squared_distances(x, x), squared_distances(y, y)
+    row, column = plan.sum(1), plan.sum(0)
+    return row @ c**2 @ row + column @ d**2 @ column - 2 * ((c @ plan @ d) * plan).sum()
+
+
+@pytest.fixture
+def clouds():
+    """100 points in space, 80 in the plane, features and weights."""
+    random = np.random.default_rng(100)
+    x, y = random.normal(size=(100, 3)), random.normal(size=(80, 2)) * np.linspace(1, 2, 2)
+    a, b = random.uniform(0.5, 1, 100), random.uniform(0.5, 1, 80)
+    s, t = random.normal(size=(100, 4)), random.normal(size=(80, 4))
+    return x, y, s, t, a / a.sum(), b / b.sum()
+
+
+# Both alternations end within their tolerance, 1e-9 and 1e-11, over 1 - the rate of convergence of the same plan.
+AS_POT = dict(rel=1e-6)
+TIGHT = dict(max_iter=3000, tol=1e-11, numItermax=20000, stopThr=1e-12)
+
+
+def pot():
+    pytest.importorskip("ot")
+    import ot
+
+    return ot
+
+
+@pytest.mark.parametrize("share", [0.3, 0.2])
+def test_entropic_plans_are_those_of_pot(clouds, share):  # At .05 POT 0.9.7 returns a plan of zeros.
+    ot, (x, y, s, t, a, b) = pot(), clouds
+    c, d, reg = ot.dist(x, x), ot.dist(y, y), share * 16 * np.sqrt(np.var(x) * np.var(y))
+    result = monge.solve_gromov_sample(x, y, a=a, b=b, reg=reg, starts=1, tol=1e-9)
+    plan, log = ot.gromov.entropic_gromov_wasserstein(c, d, a, b, epsilon=reg, log=True, **TIGHT)
+    assert result.value_quad == pytest.approx(log["gw_dist"], **AS_POT)
+    assert result.value == pytest.approx(log["gw_dist"] + reg * (plan * np.log(plan)).sum(), **AS_POT)
+    assert result.value_linear == 0
+    np.testing.assert_allclose(result.plan, plan, atol=1e-6 * plan.max())
+
+    fused = monge.solve_gromov_sample(x, y, s, t, a, b, reg=reg, alpha=0.4, starts=1, tol=1e-9)
+    plan, log = ot.gromov.entropic_fused_gromov_wasserstein(
+        ot.dist(s, t), c, d, a, b, epsilon=reg, alpha=0.4, log=True, **TIGHT
+    )
+    assert fused.value_quad + fused.value_linear == pytest.approx(log["fgw_dist"], **AS_POT)
+    assert fused.value_linear == pytest.approx(0.6 * (ot.dist(s, t) * plan).sum(), **AS_POT)
+
+
+def test_proximal_steps_are_those_of_pot(clouds):
+    ot, (x, y, *_, a, b) = pot(), clouds
+    reg = 0.2 * 16 * np.sqrt(np.var(x) * np.var(y))
+    tight = TIGHT | dict(max_iter=30, tol=0)
+    _, log = ot.gromov.entropic_gromov_wasserstein(
+        ot.dist(x, x), ot.dist(y, y), a, b, epsilon=reg, solver="PPA", log=True, **tight
+    )
+    with pytest.warns(monge.ConvergenceWarning, match="more iterations"):
+        result = monge.solve_gromov_sample(x, y, a=a, b=b, reg=reg, method="PPA", starts=1, max_iter=30, tol=1e-9)
+    assert result.value_quad == pytest.approx(log["gw_dist"], **AS_POT)
+    assert result.value == result.value_quad
+
+
+def test_exact_plans_are_no_worse_than_those_of_pot():
+    ot, random = pot(), np.random.default_rng(3)
+    for _ in range(4):
+        x, y = random.normal(size=(40, 2)) ** 3, random.normal(size=(50, 3))
+        result = monge.solve_gromov_sample(x, y)
+        value = ot.gromov.gromov_wasserstein2(ot.dist(x, x), ot.dist(y, y))
+        assert result.lower_bound <= result.value <= value * (1 + 1e-9)
+        assert result.status == "converged" and result.stationarity <= 1e-9 * value
+        assert result.value == pytest.approx(energy(x, y, result.plan), rel=1e-10)
+
+
+def test_result_is_consistent_with_its_plan(clouds):
+    x, y, s, t, a, b = clouds
+    for reg in (None, 10.0):
+        result = monge.solve_gromov_sample(x, y, s, t, a, b, reg=reg, alpha=0.3)
+        plan, allowed = result.plan, 1e-4 if reg else 1e-12
+        assert result.shape == (100, 80) and result.reg == (reg or 0) and result.converged
+        np.testing.assert_allclose(result.marginals[0], a, atol=1e-5 * a.max())
+        assert result.value_quad == pytest.approx(0.3 * energy(x, y, plan), rel=allowed)
+        assert result.value_linear == pytest.approx(0.7 * (squared_distances(s, t) * plan).sum(), rel=allowed)
+        assert result.lower_bound <= result.value_quad + result.value_linear
+        entropy = (plan[plan > 0] * np.log(plan[plan > 0])).sum() if reg else 0
+        assert result.value == pytest.approx(result.value_quad + result.value_linear + (reg or 0) * entropy, rel=1e-5)
+        relative = monge.solve_gromov_sample(x, y, s, t, a, b, reg=reg, alpha=0.3, reg_type="KL")
+        assert relative.value == pytest.approx(result.report.value, rel=1e-12)
+        np.testing.assert_allclose(result.apply(y), plan @ y, atol=1e-5 * abs(plan @ y).max())
+        np.testing.assert_allclose(result.transform(), (plan @ y) / plan.sum(1)[:, None], atol=1e-4)
+        centred = x - a @ x, y - b @ y
+        np.testing.assert_allclose(result.cross_moment, centred[0].T @ plan @ centred[1], atol=1e-5)
+        assert [start.kind for start in result.starts][:3] == ["product", "descriptors", "axes"]
+        assert result.topk(1)[0].shape == (100, 1) and result.sample(5)[0].shape == (5,)
+        np.testing.assert_allclose(result.push(a).sum(), 1, rtol=1e-5)
+        assert "lower bound" in repr(result) and result.log["alpha"] == 0.3
+
+
+def test_potentials_are_slopes_of_the_value_by_the_plan(clouds):
+    x, y, s, t, a, b = clouds
+    c, d = squared_distances(x, x), squared_distances(y, y)
+    for reg in (None, 20.0):
+        result = monge.solve_gromov_sample(x, y, s, t, a, b, reg=reg, tol=1e-8)
+        plan = result.plan
+        slope = (c**2 @ plan.sum(1))[:, None] + d**2 @ plan.sum(0) - 2 * c @ plan @ d + 0.5 * squared_distances(s, t)
+        if reg:
+            slope += reg * np.log(plan / np.outer(a, b))
+        f, g = result.potentials
+        slack = 1e-5 * abs(slope).max()
+        rest = slope - f[:, None] - g
+        assert rest.min() >= -slack and abs(rest[plan > 0]).max() <= slack
+
+
+def test_gradients_are_differences(clouds):
+    x, y, s, t, a, b = clouds
+    result = monge.solve_gromov_sample(x, y, s, t, a, b, reg=20.0, tol=1e-8, reg_type="KL")
+    found, step = result.gradients(), 1e-4
+    for name, given in (("x", x), ("y", y), ("s", s), ("t", t)):
+        values = []
+        for sign in (1, -1):
+            moved = {"x": x, "y": y, "s": s, "t": t} | {
+                name: given + sign * step * (np.arange(len(given)) == 3)[:, None]
+            }
+            values.append(
+                monge.solve_gromov_sample(
+                    *moved.values(), a, b, reg=20.0, tol=1e-8, plan_init=result, reg_type="KL"
+                ).value
+            )
+        expected = (values[0] - values[1]) / (2 * step)
+        # A value is off by the marginal error, 1e-9, times potentials of some 100, and the difference by that over 2e-4.
+        assert getattr(found, name)[3].sum() == pytest.approx(expected, abs=1e-3)
+    with pytest.raises(NotImplementedError, match="gradients: the method is proximal"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        monge.solve_gromov_sample(x, y, reg=20.0, method="proximal", max_iter=2).gradients()
+
+
+@pytest.mark.parametrize("kind", ["entropy", "KL"])
+def test_tensors_have_derivatives_of_the_value(clouds, kind):
+    torch = pytest.importorskip("torch")
+    tensors = [torch.tensor(v, requires_grad=True) for v in clouds]
+    result = monge.solve_gromov_sample(*tensors, reg=20.0, tol=1e-8, reg_type=kind)
+    result.value.backward()
+    found = result.gradients()
+    for name, tensor in zip("xystab", tensors):
+        np.testing.assert_allclose(tensor.grad, getattr(found, name).detach(), rtol=1e-12)
+    x, y, s, t, a, b = clouds
+    step, change = 1e-5, np.zeros(100)
+    change[[3, 7]] = 1, -1
+    values = [
+        monge.solve_gromov_sample(
+            x, y, s, t, a + sign * step * change, b, reg=20.0, tol=1e-8, plan_init=result, reg_type=kind
+        ).value
+        for sign in (1, -1)
+    ]
+    expected = (values[0] - values[1]) / (2 * step)
+    assert float(tensors[4].grad @ torch.tensor(change)) == pytest.approx(
+        expected, abs=1e-2
+    )  # As above, of a step of 1e-5.
+    with pytest.raises(NotImplementedError, match="plan: has no derivatives here"):
+        result.plan.sum().backward()
+    with torch.no_grad():
+        assert not monge.solve_gromov_sample(*tensors[:2], reg=20.0).value.requires_grad
+
+
+def test_matrices_of_squared_distances_are_points(clouds):
+    x, y, s, t, a, b = clouds
+    x = x + 30  # dist() loses digits, as users' matrices do.
+    ot = pot()
+    c, d, costs = ot.dist(x, x), ot.dist(y, y), ot.dist(s, t) + np.arange(80) / 100
+    reg = 0.2 * 16 * np.sqrt(np.var(x) * np.var(y))
+    of_points = monge.solve_gromov_sample(x, y, a=a, b=b, reg=reg, tol=1e-9, starts=1)
+    result = monge.solve_gromov(c, d, a=a, b=b, reg=reg, tol=1e-9, starts=1)
+    assert result.value == pytest.approx(of_points.value, rel=1e-9)
+    np.testing.assert_allclose(result.plan, of_points.plan, atol=1e-8)
+    fused = monge.solve_gromov(c, d, costs, a, b, alpha=0.4, reg=reg, tol=1e-9, starts=1)
+    plan, log = ot.gromov.entropic_fused_gromov_wasserstein(
+        costs, ot.dist(x - 30, x - 30), d, a, b, epsilon=reg, alpha=0.4, log=True, **TIGHT
+    )
+    assert fused.value_linear == pytest.approx(0.6 * (costs * plan).sum(), **AS_POT)
+    assert fused.value_linear + fused.value_quad == pytest.approx(log["fgw_dist"], **AS_POT)
+
+    exact = monge.solve_gromov(c, d, costs, a, b)
+    plan = exact.plan
+    assert exact.value_linear == pytest.approx(0.5 * (costs * plan).sum(), rel=1e-9)
+    assert exact.value_quad == pytest.approx(0.5 * energy(x, y, plan), rel=1e-9)
+    assert exact.lower_bound <= exact.value
+    slope = (c**2 @ a)[:, None] + d**2 @ b - 2 * c @ plan @ d + 0.5 * costs
+    f, g = exact.potentials
+    rest = slope - f[:, None] - g
+    assert rest.min() >= -1e-9 * slope.max() and abs(rest[plan > 0]).max() <= 1e-9 * slope.max()
+    assert exact.gradients().x is None
+    with pytest.raises(NotImplementedError, match="transform: the problem is matrices"):
+        exact.transform()
+    in_float32 = monge.solve_gromov(ot.dist(x - 30, x - 30).astype(np.float32), d.astype(np.float32), a=a, b=b, reg=reg)
+    assert in_float32.report.value == pytest.approx(of_points.report.value, rel=1e-3)
+
+
+def test_distances_are_squared_distances_of_more_dimensions(clouds):
+    """Schoenberg: the root of a Euclidean distance embeds. The points that are found have n - 1 dimensions."""
+    x, y, *_, a, b = clouds
+    c, d = np.sqrt(squared_distances(x, x)), np.sqrt(squared_distances(y, y))
+    result = monge.solve_gromov(c, d, a=a, b=b)
+    plan = result.plan
+    assert result.value == pytest.approx(a @ c**2 @ a + b @ d**2 @ b - 2 * ((c @ plan @ d) * plan).sum(), rel=1e-9)
+    value = pot().gromov.gromov_wasserstein2(c, d, a, b)
+    assert result.lower_bound <= result.value <= value * (1 + 1e-9)
+
+
+def test_other_matrices_are_refused(clouds):
+    x, y, s, t, a, b = clouds
+    c, d = squared_distances(x, x), squared_distances(y, y)
+    off = c.copy()
+    off[3, 5] += 0.1
+    for given, error, message in (
+        (dict(Ca=c**2), NotImplementedError, "Ca: is no matrix of squared distances"),
+        (dict(Ca=off), NotImplementedError, "Ca: is no matrix of squared distances: row 3, column 5 is off by 0.1"),
+        (dict(Cb=d[:5]), ValueError, "Cb: has shape (5, 80); must be square"),
+        (dict(Ca=c + np.nan), ValueError, "Ca: row 0, column 0 is nan; entries must be finite"),
+        (dict(M=np.random.default_rng(0).random((100, 80))), NotImplementedError, "M: has a rank above 64"),
+        (dict(M=c), ValueError, "M: has shape (100, 100); must be (100, 80)"),
+        (dict(loss="KL"), NotImplementedError, "loss: is 'KL'; must be 'L2'"),
+    ):
+        assert_named(monge.solve_gromov, dict(Ca=c, Cb=d) | given, error, message)
+
+
+def test_maps_of_the_sources_are_their_averages(clouds):
+    x, y, s, t, a, b = clouds
+    for reg in (None, 10.0):
+        for first, second, features in ((x, y, ()), (y, x, ()), (x, y, (s, t))):
+            weights = (a, b) if first is x else (b, a)
+            result = monge.solve_gromov_sample(first, second, *features, a=weights[0], b=weights[1], reg=reg)
+            mapped = result.transform(first, *features[:1])
+            if reg:
+                np.testing.assert_allclose(mapped, result.transform(), atol=1e-3)
+            else:  # The target of a source is one of those that have its mass.
+                nearest = squared_distances(mapped, second).argmin(1)
+                assert (result.plan[np.arange(len(first)), nearest] > 0).mean() > 0.95
+    with pytest.raises(ValueError, match="s: is missing; goes with features"):
+        result.transform(x)
+
+
+def test_starts_may_be_plans_and_results(clouds):
+    x, y, s, t, a, b = clouds
+    best = monge.solve_gromov_sample(x, y, a=a, b=b)
+    for start in (best, best.plan, best.linear):
+        again = monge.solve_gromov_sample(x, y, a=a, b=b, plan_init=start)
+        assert [s.kind for s in again.starts] == ["given"]
+        assert again.value == pytest.approx(best.value, rel=1e-9)
+    assert_named(
+        monge.solve_gromov_sample,
+        dict(X_a=x, X_b=y, plan_init=np.ones((3, 4))),
+        ValueError,
+        "plan_init: has shape (3, 4); must be (100, 80)",
+    )
+
+
+def test_pickles_keep_the_plan(clouds):
+    x, y, s, t, a, b = clouds
+    for reg in (None, 10.0):
+        result = monge.solve_gromov_sample(x, y, a=a, b=b, reg=reg)
+        copy = pickle.loads(pickle.dumps(result))
+        np.testing.assert_allclose(copy.plan, result.plan, rtol=1e-11)  # Potentials are rounded once more.
+        assert copy.value == result.value and [s.value for s in copy.starts] == [s.value for s in result.starts]
+        with pytest.raises(RuntimeError, match="gradients: the result was pickled"):
+            copy.gradients()
+
+
+def test_float32_and_frameworks(clouds):
+    x, y, s, t, a, b = clouds
+    result = monge.solve_gromov_sample(x.astype(np.float32), y.astype(np.float32), reg=10.0)
+    assert result.plan.dtype == result.value.dtype == result.gradients().x.dtype == np.float32
+    torch = pytest.importorskip("torch")
+    tensors = monge.solve_gromov_sample(torch.tensor(x), torch.tensor(y), reg=10.0)
+    assert isinstance(tensors.transform(), torch.Tensor) and isinstance(tensors.value, torch.Tensor)
+
+
+def test_progress_stops_and_sees_the_search(clouds):
+    x, y, s, t, a, b = clouds
+    seen = []
+
+    def progress(state):
+        seen.append(state)
+        return len(seen) < 8
+
+    result = monge.solve_gromov_sample(x, y, reg=1.0, progress=progress)
+    assert result.status == "stopped" and len(seen) == 8 and seen[-1].start >= seen[0].start
+
+
+@pytest.mark.parametrize(
+    "given, error, message",
+    [
+        (dict(metric="euclidean"), NotImplementedError, "metric: is 'euclidean'; must be 'sqeuclidean'"),
+        (dict(unbalanced=1.0), NotImplementedError, "unbalanced: is given; must be None"),
+        (dict(unbalanced_type="semirelaxed"), NotImplementedError, "unbalanced: is given"),
+        (dict(reg_type="L2"), NotImplementedError, "reg_type: is 'L2'; must be 'entropy' or 'KL'"),
+        (dict(reg=-1.0), ValueError, "reg: is -1; must be finite and >= 0"),
+        (dict(method="proximal"), ValueError, "method: is proximal without entropy; must be alternating"),
+        (dict(method="BAPG", reg=1.0), ValueError, "method: is 'BAPG'; must be alternating or proximal"),
+        (dict(s=[[1.0]] * 3), ValueError, "t: is missing; features need both s and t"),
+        (dict(X_a=[[np.nan]] * 3), ValueError, "X_a: row 0, column 0 is nan; coordinates must be finite"),
+        (dict(tol=0), ValueError, "tol: is 0; must be finite and > 0"),
+        (dict(starts=-1), ValueError, "starts: is -1; must be >= 0"),
+        (dict(epsilon=1.0), TypeError, "epsilon: is no option; did you mean reg?"),
+    ],
+)
+def test_refusals(given, error, message):
+    assert_named(monge.solve_gromov_sample, dict(X_a=[[0.0], [1.0], [3.0]], X_b=[[0.0], [2.0]]) | given, error, message)
