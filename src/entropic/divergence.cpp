@@ -113,9 +113,10 @@ Part part_of(std::size_t problem, std::size_t count) {
   return problem < count ? Part{problem, 0} : Part{(problem - count) / 2, 1 + (problem - count) % 2};
 }
 
-/// Throws ProblemError.
+/// Throws ProblemError. `stopped`: of each divergence, whether the caller has stopped one of its parts, which stops the
+/// others. It outlives the problems.
 std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span<DivergenceProblem const> given,
-                                               SolveOptions const& options, bool solves) {
+                                               SolveOptions const& options, bool solves, std::vector<char>& stopped) {
   Backend const& backend = backend_of(context);
   std::size_t const count = given.size();
   std::vector<Geometries> geometries;
@@ -135,6 +136,14 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
         part == 0
             ? checked_problem(context, {geometry, problem.a, problem.b, start.f, start.g}, options, solves)
             : self_problem(context, problems[divergence], part == 1 ? Side::rows : Side::columns, geometry, start));
+    if (options.progress) {
+      problems.back().options.progress = [&options, &stop = stopped[divergence],
+                                          index = static_cast<int>(3 * divergence + part)](Progress progress) {
+        progress.problem = index;
+        stop = stop || !options.progress(progress);
+        return !stop;
+      };
+    }
     if (!solves)
       problems.back().options.precision = start.precision == Precision::automatic ? options.precision : start.precision;
   };
@@ -203,17 +212,8 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
   require(options.f.empty() && options.g.empty(), "{}: is given in the options; must be given with the problem",
           options.f.empty() ? "g" : "f");
   std::size_t const count = given.size();
-  std::vector<SinkhornProblem> problems = prepared_problems(context, given, options, solves);
-  std::vector<char> stopped(count);  // A caller who stops one part stops the following ones.
-  for (std::size_t k = 0; options.progress && k < problems.size(); ++k) {
-    auto const [divergence, part] = part_of(k, count);
-    problems[k].options.progress = [&options, &stop = stopped[divergence],
-                                    index = static_cast<int>(3 * divergence + part)](Progress progress) {
-      progress.problem = index;
-      stop = stop || !options.progress(progress);
-      return !stop;
-    };
-  }
+  std::vector<char> stopped(count);
+  std::vector<SinkhornProblem> problems = prepared_problems(context, given, options, solves, stopped);
   double const setup = watch.seconds();
   std::span const all(problems);
   if (solves) {

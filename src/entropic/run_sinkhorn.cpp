@@ -148,6 +148,8 @@ class SinkhornRun {
     report().newton_iterations = policy_.newton_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
+    if (problem_.truncation > 0 && !report().certified)
+      report().left_out = std::numeric_limits<double>::quiet_NaN();  // Certificates alone bound it.
     LogitScale const& scale = policy_.scale();
     report().message =
         end_message(problem_, {.value = policy_.value(),

@@ -17,6 +17,7 @@
 #include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
+#include "core/strided.hpp"
 #include "entropic/multiscale.hpp"
 #include "entropic/policy/rounding.hpp"
 #include "geometry/point_cost.hpp"
@@ -168,8 +169,32 @@ char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
                                                        : nullptr;
 }
 
-/// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all clouds tried but those
-/// with heavy tails (bench/notes/multiscale.md).
+/// Whether no point is far from the others: no side of the box of all points is longer than kMostDeviations standard
+/// deviations. Coarse clouds tell little about the potential of a point that is far away (bench/notes/multiscale.md).
+bool is_compact(MatrixView points) {
+  constexpr double kMostDeviations = 11;
+  bool compact = true;
+  with_data(points, [&](auto const* data) {
+    for (std::int64_t k = 0; k < points.columns() && compact; ++k) {
+      double const origin = static_cast<double>(data[k]);
+      double least = 0, largest = 0, sum = 0, squares = 0;
+      for (std::int64_t i = 0; i < points.rows(); ++i) {
+        double const value = static_cast<double>(data[i * points.row_stride() + k]) - origin;
+        least = std::min(least, value);
+        largest = std::max(largest, value);
+        sum += value;
+        squares += value * value;
+      }
+      double const mean = sum / static_cast<double>(points.rows());
+      double const variance = squares / static_cast<double>(points.rows()) - mean * mean;
+      compact = largest - least <= kMostDeviations * std::sqrt(variance);
+    }
+  });
+  return compact;
+}
+
+/// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all compact clouds tried
+/// (bench/notes/multiscale.md).
 bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
   constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000;
   constexpr double kManyPairs = 1.6e7;
@@ -178,7 +203,8 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
                           options.annealing < 1 && options.certificate && options.tolerance > 0;
   return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
          static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
-         needs_all_pairs(backend, geometry) == nullptr;
+         needs_all_pairs(backend, geometry) == nullptr && is_compact(std::get<PointCloud>(geometry).x) &&
+         is_compact(std::get<PointCloud>(geometry).y);
 }
 
 }  // namespace

@@ -331,6 +331,8 @@ Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorVi
     inputs.add("cross_moment", options.cross_moment);
   };
   return in_step(context, "solve_gromov", inputs, [&] {
+    if (context.device().type != DeviceType::cpu)
+      throw Error(ErrorCode::unsupported, "device: is CUDA; Gromov-Wasserstein transport runs on the CPU alone so far");
     visit_gromov_options(options, kCheckField);
     require(options.method == GromovMethod::alternating || options.eps > 0,
             "method: is proximal without entropy; must be alternating");

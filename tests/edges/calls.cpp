@@ -105,7 +105,9 @@ void add_solves(std::vector<PublicCall>& calls) {
 void add_gromov(std::vector<PublicCall>& calls) {
   for (bool const exact : {false, true}) {
     calls.push_back(
-        {exact ? "gromov_exact" : "gromov", [problem = problem_with(Costs::points), exact](Context const& context) {
+        {exact ? "gromov_exact" : "gromov", [problem = problem_with(Costs::points), exact](Context const& given) {
+           // CUDA is not supported.
+           Context const context = given.device().type == DeviceType::cpu ? given : Context::cpu(2);
            MatrixView const x = problem->x.view(), y = problem->y.view();
            GromovClouds const clouds{x, y, x, y};
            Gromov const found = solve_gromov(context, clouds, problem->a, problem->b,

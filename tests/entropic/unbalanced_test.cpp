@@ -185,7 +185,7 @@ TEST_P(UnbalancedPoints, plans_of_any_total_are_right) {
       Optimum const optimum = optimum_of(problem, eps, {0.7, rho_b});
       for (Criterion const criterion : {Criterion::l1, Criterion::gradient}) {
         options.criterion = criterion;
-        Report const& report = solve(problem, options).report();
+        Report const report = solve(problem, options).report();
         EXPECT_EQ(report.status, Status::converged) << report.message;
         expect_close("transported_mass", report.transported_mass / optimum.mass, 1, error);
         expect_close("transport_cost", report.transport_cost / optimum.transport_cost, 1, error);
