@@ -17,7 +17,7 @@ namespace monge::bench {
 /// Median milliseconds of `repeats` calls of enqueue(), after two more.
 template <class Enqueue>
 double median_ms(cudaStream_t stream, int repeats, Enqueue&& enqueue) {
-  cuda::Event start, stop;
+  cuda::Event start(cudaEventDefault), stop(cudaEventDefault);
   std::vector<float> times;
   for (int r = 0; r < repeats + 2; ++r) {
     MONGE_CUDA_TRY(cudaEventRecord(start.get(), stream));

@@ -158,6 +158,39 @@ TEST(Multiscale, divergences_equal_those_of_all_pairs) {
   }
 }
 
+TEST(Multiscale, divergences_stop_in_a_stage) {
+  Problem const problem = cloud_problem(CloudKind::cube, 2);
+  SolveOptions options = multiscale_options(0.05, 1e-5);
+  int calls = 0;
+  options.progress = [&](Progress const&) { return ++calls != 2; };
+  Divergence const divergence = sinkhorn_divergence(Context::cpu(2), problem.clouds(), problem.a, problem.b, options);
+  EXPECT_EQ(divergence.status(), Status::stopped);
+  EXPECT_EQ(calls, 2);
+}
+
+// One far point: coarse clouds would tell little about its potential.
+TEST(Multiscale, auto_leaves_out_pairs_of_compact_clouds_alone) {
+  Random random(5);
+  std::vector<double> x, y;
+  for (int k = 0; k < 2 * 4000; ++k) {
+    x.push_back(random.uniform());
+    y.push_back(random.uniform());
+  }
+  SolveOptions options;
+  options.eps = 0.01;
+  for (double const place : {0.5, 10.0}) {
+    x[0] = place;
+    PointCloud const clouds{MatrixView(x.data(), 4000, 2), MatrixView(y.data(), 4000, 2)};
+    Report const report = monge::solve(Context::cpu(2), clouds, {}, {}, options).report();
+    EXPECT_EQ(report.status, Status::converged);
+    EXPECT_EQ(report.left_out > 0, place < 1);
+  }
+  options.method = Method::multiscale;
+  options.certificate = false;
+  PointCloud const clouds{MatrixView(x.data(), 4000, 2), MatrixView(y.data(), 4000, 2)};
+  EXPECT_TRUE(std::isnan(monge::solve(Context::cpu(2), clouds, {}, {}, options).report().left_out));
+}
+
 // The line through the potentials of two stages may be far off for points that are far from all others.
 TEST(Multiscale, a_poor_start_gets_the_ladder) {
   std::int64_t const n = 2400;

@@ -53,7 +53,8 @@ class Stream {
 
 class Event {
  public:
-  Event() { MONGE_CUDA_TRY(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming)); }
+  /// Flags as of cudaEventCreateWithFlags().
+  explicit Event(unsigned flags = cudaEventDisableTiming) { MONGE_CUDA_TRY(cudaEventCreateWithFlags(&event_, flags)); }
   ~Event() { cudaEventDestroy(event_); }
   Event(Event const&) = delete;
   Event& operator=(Event const&) = delete;
