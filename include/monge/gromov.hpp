@@ -5,9 +5,10 @@
 // the plan is exact.
 //
 // E is not convex. A solve goes down from several starts and ends where no step lowers the objective: at a local
-// optimum. The report bounds its distance to the global one. Each step is a linear problem, whose cost is a dot product
-// of min(p, q) + 1 features beside those of s and t, so memory is O((n + m) (p + q)). docs/math.md, section 21.
-// Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux, Goldfeld, Kato 2023.
+// optimum. The report bounds its distance to the global one. Each step solves a linear problem. The cost of a pair is
+// the dot product of two vectors, which have min(p, q) + 1 coordinates, and r more for features. So memory is O((n + m)
+// (p + q)). docs/math.md, section 21. Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux,
+// Goldfeld, Kato 2023.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -86,8 +87,8 @@ struct GromovOptions {
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
   /// Number of starts, >= 0. 1: the product plan. More: then the descriptors (up to 4096 points in each cloud), the
   /// signs of up to three principal axes, and random rotations. 0: all but random ones; with `cross_moment` that alone.
-  /// Of several starts each takes three steps, which are loose with eps. Those of at most twice the least value go on:
-  /// with eps the best two, without eps all.
+  /// Each of several starts takes three steps, which are loose with eps. Starts whose value is at most twice the least
+  /// go on: with eps the best two, without eps all.
   int starts = 0;
   int seed = 0;  ///< Of the random rotations, >= 0.
   Precision precision = Precision::automatic;
@@ -133,7 +134,7 @@ struct GromovReport {
   double eps = 0;        ///< GromovOptions::eps.
   double alpha = 1;      ///< The weight of E: 1 without features.
   double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy.
-  double quadratic = 0;  ///< E(P), to some 1e-15 of what it has for the plan a b^T.
+  double quadratic = 0;  ///< E(P). Its rounding error is about 1e-15 of E(a b^T).
   double linear = 0;     ///< <M, P>; 0 without features.
   /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method.
   double entropy = 0;
@@ -141,9 +142,9 @@ struct GromovReport {
   /// objective with entropy. The better one of two bounds: by norms and principal moments and, where `starts` has them,
   /// by descriptors.
   double lower_bound = 0;
-  /// 0 at a stationary plan, in the units of the objective. With eps 8 alpha |change of the cross moment|^2, a part of
-  /// what the last step has lowered. Without eps the Frank-Wolfe gap: no plan lowers the linearised objective by more,
-  /// by the dual of an exact plan. NaN by the proximal method.
+  /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
+  /// last step has lowered the objective by at least this much. Without eps it is the Frank-Wolfe gap: no plan lowers
+  /// the linearised objective by more. NaN by the proximal method.
   double stationarity = 0;
   double change = 0;          ///< Change of the cross moment in the last step, relative as the tolerance.
   double marginal_error = 0;  ///< |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is.
@@ -170,19 +171,19 @@ struct GromovGradients {
 /// A plan and how far it may be from the best one.
 struct MONGE_API Gromov {
   GromovReport report;
-  /// With eps. The potentials are those of the last linear problem, whose cost is C_ij = -<u_i, v_j> of the features u
-  /// (n x k) and v (m x k). Its report is that of the last step.
+  /// The plan of the last linear problem, if eps > 0, with the potentials and the report of this problem. Its cost is
+  /// C_ij = -<u_i, v_j>, for u (n x k) and v (m x k) below.
   std::optional<Plan> plan;
-  std::optional<ExactPlan> exact;    ///< Without eps, likewise.
+  std::optional<ExactPlan> exact;    ///< The same if eps is 0.
   std::vector<double> u, v;          ///< Row-major.
   std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start of a problem like it.
 
   struct State;  // src/gromov/gromov_state.hpp
   std::shared_ptr<State const> state;
 
-  /// Derivatives of the value at a local minimum, by points, features and weights: those of the objective at this plan,
-  /// and for the weights potentials of its marginals. Two products of the plan. Throws unsupported for the proximal
-  /// method, whose plan is no minimiser.
+  /// Derivatives of the value at a local minimum. By points and features they are derivatives of the objective while
+  /// the plan stays as it is. By weights they are the potentials of the marginals. Takes two products of the plan.
+  /// Throws unsupported for the proximal method, whose plan is no minimiser.
   void gradients(GromovGradients const& out) const;
   /// out (k x columns of u) = the features u of new points (k x p) with features (k x r) as s has them, at the costs of
   /// the last step: Plan::potential() and c_transform() take them in the place of points. In host memory.

@@ -98,8 +98,8 @@ struct Report {
   double dual = 0;  ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
   double gap = 0;   ///< primal - dual. To first order, its size is the error of primal: docs/math.md, section 1.
   /// An upper bound of the mass of the pairs that passes have left out, by method multiscale or automatic.
-  /// marginal_error, dual and gap are bounds that allow for it; the other values are those of the plan without these
-  /// pairs. 0 where all pairs were taken; NaN without a certificate.
+  /// marginal_error, dual and gap are bounds that hold for the plan of all pairs. The other values are of the plan
+  /// without the pairs left out. 0 where all pairs were taken; NaN without a certificate.
   double left_out = 0;
   int ranks = 1;  ///< Processes that shared the work: Context::distributed().
   struct {

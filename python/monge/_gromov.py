@@ -346,12 +346,12 @@ def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndar
     """The start that a plan is: an array (n x m), or a result that multiplies."""
     if plan_init is None:
         return None
+    if hasattr(plan_init, "cross_moment"):
+        return on_host(plan_init.cross_moment).astype(np.float64)
     sides = []
     for points, weights in ((x, a), (y, b)):
         given = on_host(points).astype(np.float64)
         sides.append(given - np.average(given, axis=0, weights=None if weights is None else on_host(weights)))
-    if hasattr(plan_init, "cross_moment"):
-        return on_host(plan_init.cross_moment).astype(np.float64)
     if hasattr(plan_init, "apply") and hasattr(plan_init, "marginals"):
         return sides[0].T @ on_host(plan_init.apply(sides[1]))  # type: ignore[no-any-return]
     plan = on_host(read_matrix("plan_init", plan_init, "(n, m)")).astype(np.float64)

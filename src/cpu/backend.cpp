@@ -57,8 +57,8 @@ class CpuBackend final : public Backend {
   PassTimes pass_times(Geometry const& geometry, double cache_bytes) const override {
     auto const [rows, columns, dimension] = shape_of(geometry);
     double const d = static_cast<double>(dimension);
-    // The first term is the time of a pass, the second that of the work between passes. The limit is below the time of
-    // a pass over few pairs: hard problems of that size lose more where Newton's method comes late.
+    // A pass takes the first term, the work between passes the second. Over few pairs this work takes more than the
+    // limit of 6; but hard problems of that size lose more if Newton's method comes late.
     double const newton =
         std::min(6.0, (d > 0 ? 1.9 : 4.0) + 1.7e5 / (static_cast<double>(rows) * static_cast<double>(columns)));
     if (d == 0) return {.float64 = 2, .newton = newton, .mixes = true};  // A matrix.

@@ -17,7 +17,6 @@
 #include "core/numbers.hpp"
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
-#include "core/strided.hpp"
 #include "entropic/multiscale.hpp"
 #include "entropic/policy/rounding.hpp"
 #include "geometry/point_cost.hpp"
@@ -167,30 +166,6 @@ char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
          : backend.device().type != DeviceType::cpu    ? "a CUDA device"
          : backend.ranks() != nullptr                  ? "several ranks"
                                                        : nullptr;
-}
-
-/// Whether no point is far from the others: no side of the box of all points is longer than kMostDeviations standard
-/// deviations. Coarse clouds tell little about the potential of a point that is far away (bench/notes/multiscale.md).
-bool is_compact(MatrixView points) {
-  constexpr double kMostDeviations = 11;
-  bool compact = true;
-  with_data(points, [&](auto const* data) {
-    for (std::int64_t k = 0; k < points.columns() && compact; ++k) {
-      double const origin = static_cast<double>(data[k]);
-      double least = 0, largest = 0, sum = 0, squares = 0;
-      for (std::int64_t i = 0; i < points.rows(); ++i) {
-        double const value = static_cast<double>(data[i * points.row_stride() + k]) - origin;
-        least = std::min(least, value);
-        largest = std::max(largest, value);
-        sum += value;
-        squares += value * value;
-      }
-      double const mean = sum / static_cast<double>(points.rows());
-      double const variance = squares / static_cast<double>(points.rows()) - mean * mean;
-      compact = largest - least <= kMostDeviations * std::sqrt(variance);
-    }
-  });
-  return compact;
 }
 
 /// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all compact clouds tried

@@ -1,5 +1,6 @@
 #include "geometry/points.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
@@ -56,6 +57,28 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
     }
   });
   return mean.value();
+}
+
+bool is_compact(MatrixView points) {
+  constexpr double kMostDeviations = 11;
+  bool compact = true;
+  with_data(points, [&](auto const* data) {
+    for (std::int64_t k = 0; k < points.columns() && compact; ++k) {
+      double const origin = static_cast<double>(data[k]);
+      double least = 0, largest = 0, sum = 0, squares = 0;
+      for (std::int64_t i = 0; i < points.rows(); ++i) {
+        double const value = static_cast<double>(data[i * points.row_stride() + k]) - origin;
+        least = std::min(least, value);
+        largest = std::max(largest, value);
+        sum += value;
+        squares += value * value;
+      }
+      double const mean = sum / static_cast<double>(points.rows());
+      double const variance = squares / static_cast<double>(points.rows()) - mean * mean;
+      compact = largest - least <= kMostDeviations * std::sqrt(variance);
+    }
+  });
+  return compact;
 }
 
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w) {

@@ -19,6 +19,10 @@ std::vector<double> centre_of(char const* field, MatrixView points, std::span<do
 /// The mean of |x_i - centre|^2 under `weights`, in float64 from the caller's coordinates.
 double mean_squared_distance(MatrixView points, std::span<double const> centre, std::span<double const> weights);
 
+/// Whether no point of a cloud in host memory is far from the others: no side of the box of all points is longer than
+/// 11 standard deviations. Coarse clouds tell little about the potential of a far point (bench/notes/multiscale.md).
+bool is_compact(MatrixView points);
+
 /// <x_i - centre, w> for each point, in float64 from the caller's coordinates: rounded coordinates would add |w| times
 /// their rounding to the potentials.
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w);

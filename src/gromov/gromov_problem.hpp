@@ -60,7 +60,8 @@ class GromovProblem {
     return alpha_ * quadratic(moments) + (1 - alpha_) * moments.features;
   }
 
-  /// Of P, after its rows and columns were moved to the marginals. Sets those that it has had, P 1 and P^T 1.
+  /// The moments of P after its rows and columns were moved to the marginals a and b. Writes P 1 and P^T 1 of P as it
+  /// is.
   PlanMoments moments_of(Plan const& plan, DenseVector& row, DenseVector& column) const;
   PlanMoments moments_of(ExactPlan const& plan) const;
   /// The cross moment of P as it is, in the precision of its products.

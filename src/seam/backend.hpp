@@ -114,9 +114,9 @@ class EntropicBackend {
   /// Waits.
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
   virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
-  /// Makes (image_f, image_g) the last image of `mixture`, whose `images` and `eps` know of it, and writes the
-  /// combination of the images to f, g and `mixture.start`. The vectors are those of one operator, whose `vectors` work
-  /// on them; f and g may be the image. Does not wait.
+  /// Makes (image_f, image_g) the last image of `mixture` and writes the combination of all its images to f, g and
+  /// `mixture.start`. `mixture.images` counts this image already, and `mixture.eps` is that of its sweep. All vectors
+  /// are of the operator of `vectors`; f and g may be the image. Does not wait.
   virtual void mix(VectorOperations const& vectors, Vector const& image_f, Vector const& image_g, Mixture& mixture,
                    Vector& f, Vector& g) const = 0;
 };

@@ -13,16 +13,17 @@ namespace monge {
 /// The most differences of images in a combination.
 inline constexpr int kMixedDifferences = 4;
 
-/// The least-squares problem of a mixture: which multiples of the differences of residuals are nearest to the last
-/// residual. Differences k = 0, ..., count - 1 are those of a ring, so the newest may be any of them.
+/// The least-squares problem of a mixture: the multiples of the differences of residuals whose sum is nearest to the
+/// last residual. A new difference replaces the oldest one, so the newest of 0, ..., count - 1 may have any number.
 struct MixingSums {
   double gram[kMixedDifferences][kMixedDifferences];  // Inner products of the differences of residuals
   double right[kMixedDifferences];                    // and of these with the last residual.
   double mean[kMixedDifferences];                     // Differences of the images' means, sum b g / sum b,
   double last_mean;                                   // and the mean of the last image.
 
-  /// The last residual has grown by the newest difference: `products` are the inner products of this difference with
-  /// all differences, `own` is that with the new last residual, and `mean` that of the new image.
+  /// A new image has come, whose mean is `mean_of_image`. The difference of its residual from the last one has the
+  /// number `newest`. `products` are the inner products of this difference with all differences, and `own` is the inner
+  /// product with the residual of the new image.
   MONGE_HOST_DEVICE void add(int newest, int count, double const* products, double own, double mean_of_image) {
     for (int k = 0; k < count; ++k) right[k] += gram[k][newest] = gram[newest][k] = products[k];
     right[newest] = own;

@@ -1,5 +1,5 @@
-// Matrices larger than a tile, in memory: what the kernels of projection and gradient share (kernels/large.cuh,
-// large_backward.cuh). __device__ only.
+// Arguments and memory of matrices larger than a tile, for the kernels of the projection (kernels/large.cuh) and of its
+// gradient (kernels/large_backward.cuh). __device__ only.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/projection/device/arguments.hpp"
