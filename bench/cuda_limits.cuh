@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -11,6 +10,7 @@
 
 #include "cuda/device/numerics.cuh"
 #include "cuda/runtime/runtime.hpp"
+#include "provenance.hpp"
 
 namespace monge::bench {
 
@@ -140,7 +140,7 @@ inline CopyRates copy_rates(cudaStream_t stream, int multiprocessors, void const
   return {2e3 * static_cast<double>(bytes) / memcpy_ms, 2e3 * static_cast<double>(bytes) / kernel_ms};
 }
 
-/// The fields "device" to "monge" of a result file, without braces.
+/// The fields "device" to "load" of a result file, without braces.
 inline std::string provenance(int device) {
   cudaDeviceProp properties{};
   int driver = 0, runtime = 0, khz = 0;
@@ -148,9 +148,6 @@ inline std::string provenance(int device) {
   MONGE_CUDA_TRY(cudaDriverGetVersion(&driver));
   MONGE_CUDA_TRY(cudaRuntimeGetVersion(&runtime));
   MONGE_CUDA_TRY(cudaDeviceGetAttribute(&khz, cudaDevAttrClockRate, device));
-  std::time_t const now = std::time(nullptr);
-  char date[16];
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
   // "NVRM version: NVIDIA UNIX ... Kernel Module  580.126.09  Release Build ...": the only word of digits and dots.
   std::string word, kernel_module = "unknown";
   for (std::ifstream file("/proc/driver/nvidia/version"); kernel_module == "unknown" && file >> word;)
@@ -159,9 +156,9 @@ inline std::string provenance(int device) {
   char text[512];
   std::snprintf(text, sizeof text,
                 "\"device\": \"%s\", \"multiprocessors\": %d, \"highest_clock_mhz\": %d,\n  \"cuda\": \"%d.%d\", "
-                "\"driver\": \"%s (CUDA %d.%d)\", \"date\": \"%s\", \"monge\": \"%s\"",
+                "\"driver\": \"%s (CUDA %d.%d)\", %s",
                 properties.name, properties.multiProcessorCount, khz / 1000, runtime / 1000, runtime % 1000 / 10,
-                kernel_module.c_str(), driver / 1000, driver % 1000 / 10, date, version().c_str());
+                kernel_module.c_str(), driver / 1000, driver % 1000 / 10, provenance_of_run().c_str());
   return text;
 }
 

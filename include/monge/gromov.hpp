@@ -192,8 +192,8 @@ struct MONGE_API Gromov {
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6
 /// relative; b is scaled to the total of a. Empty ones are uniform, as in solve(). Memory is O((n + m) (p + q)), or
-/// what solve_exact() takes. On the CPU alone so far. Throws Error (invalid_argument, unsupported, out_of_memory). A
-/// solve that does not converge throws nothing: GromovReport::status says so.
+/// what solve_exact() takes. Throws Error (invalid_argument, unsupported, out_of_memory). A solve that does not
+/// converge throws nothing: GromovReport::status says so.
 MONGE_API Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
                               GromovOptions const& options = {});
 inline Gromov solve_gromov(Context const& context, GromovClouds const& clouds, GromovOptions const& options = {}) {

@@ -479,7 +479,7 @@ def solve_gromov_sample(
         max_iter: The largest number of steps of a start (1000). The library's name is `iterations`.
         tol: The relative change of the cross moment at which a search ends (1e-5); a tenth of it is the marginal error
             of the plan. The library's name is `tolerance`.
-        device: "cpu", where to solve; CUDA is refused so far.
+        device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`GromovProgress`, and stops the solve by
             returning False.
         options: `alpha`, `method`, `starts` and the others of :class:`monge.GromovOptions`.

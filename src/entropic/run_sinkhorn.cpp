@@ -131,7 +131,7 @@ class SinkhornRun {
   /// The sweeps go on with `twin`, in float64.
   void refined(std::unique_ptr<EntropicOperator> twin) {
     copy_potentials(entropic(), *twin);
-    if (problem_.keeps_first || options().method != Method::sinkhorn) rough_ = std::move(problem_.entropic);
+    rough_ = std::move(problem_.entropic);
     problem_.entropic = std::move(twin);
     newton_.reset();
     mixing_.reset();
@@ -163,8 +163,7 @@ class SinkhornRun {
     judge_.reset();
     mixing_.reset();
     newton_.reset();
-    if (problem_.keeps_first) problem_.first = std::move(rough_);
-    rough_.reset();
+    problem_.first = std::move(rough_);
   }
 
  private:

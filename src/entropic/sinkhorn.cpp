@@ -297,14 +297,23 @@ void keep_potentials(std::span<SinkhornProblem> problems) {
 
 std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup,
                                  MemoryPeak const& memory) {
-  std::vector<PlanInput> ends;
-  for (SinkhornProblem& problem : problems) {
+  std::vector<PlanInput> ends, rough_ends;
+  std::vector<std::size_t> refined;
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    SinkhornProblem& problem = problems[i];
     if (problem.solved_by != nullptr) problem.report = problem.solved_by->report;
     SinkhornProblem const& solved = problem.solved_by != nullptr ? *problem.solved_by : problem;
     ends.push_back(
         {solved.entropic.get(), solved.options.eps, std::isfinite(solved.translation) ? solved.translation : 0});
+    if (!solved.first) continue;
+    copy_potentials(*solved.entropic, *solved.first);
+    rough_ends.push_back({solved.first.get(), ends.back().eps, ends.back().t});
+    refined.push_back(i);
   }
-  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends);
+  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends),
+                                             rough_operators = backend_of(context).plans(rough_ends);
+  std::vector<std::unique_ptr<PlanOperator>> rough(problems.size());
+  for (std::size_t k = 0; k < refined.size(); ++k) rough[refined[k]] = std::move(rough_operators[k]);
   std::vector<Plan> plans;
   plans.reserve(problems.size());
   for (std::size_t i = 0; i < problems.size(); ++i) {
@@ -312,9 +321,9 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
     report.seconds.setup = setup;
     report.seconds.total += setup;
     report.peak_bytes = memory.bytes();
-    plans.emplace_back(std::make_unique<Plan::State>(
-        Plan::State{context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,
-                    terms_of(problems[i].geometry), penalties_of(problems[i].options), std::move(report)}));
+    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
+        context, std::move(operators_of_plans[i]), std::move(rough[i]), shape_of(problems[i].geometry).dimension,
+        terms_of(problems[i].geometry), penalties_of(problems[i].options), std::move(report)}));
   }
   return plans;
 }

@@ -24,8 +24,7 @@ struct SinkhornProblem {
   double translation = 0;  // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
   /// The dual value less eps sum a sum b, from the certificate.
   double dual_terms = std::numeric_limits<double>::quiet_NaN();
-  bool keeps_first = false;                   // Whether to keep the operator that a float64 twin replaces,
-  std::unique_ptr<EntropicOperator> first{};  // and that operator.
+  std::unique_ptr<EntropicOperator> first{};  // The operator that a float64 twin has replaced.
   SinkhornProblem* solved_by = nullptr;       // An equal problem that is solved instead of this one; null: none.
 };
 

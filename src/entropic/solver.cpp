@@ -27,7 +27,6 @@ Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, V
   ValidMarginals given = read_marginals(backend_of(context), a, b, shape);
   SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options, true);
   state_ = std::make_unique<State>(State{context, options, std::move(problem), std::move(given)});
-  state_->problem.keeps_first = true;
 } catch (std::bad_alloc const&) {
   throw_out_of_memory("Solver::Solver");
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "core/numbers.hpp"
 
@@ -15,8 +16,9 @@ namespace {
 /// The residual of conjugate gradients may rise for a while, so it counts as stuck only if the steps since its last
 /// minimum outnumber both kPatience and the steps before.
 constexpr int kPatience = 100;
+/// Steps by the rough matrix reduce a residual to this share before it is evaluated again.
+constexpr double kRoughShare = 1e-4;
 
-/// The resolution of an evaluated residual, relative to |b|.
 class ConjugateGradient {
  public:
   using Status = LinearStatus;
@@ -40,19 +42,28 @@ class ConjugateGradient {
     if (!std::isfinite(scale_)) return {Status::breakdown, 0, std::numeric_limits<double>::quiet_NaN()};
     goal_ = options.tolerance * scale_;
     evaluates_ = options.evaluates_residual;
+    is_rough_ = evaluates_ && system_.rough_matrix;
     double evaluated = norm_, best = std::numeric_limits<double>::infinity();
     int best_step = 0;
     for (int step = 0;; ++step) {
-      if (norm_ <= std::max(goal_, kUnitRoundoff * scale_) && !exact_ && evaluates_) {
+      double const floor = is_rough_ ? kRoughShare * evaluated : kUnitRoundoff * scale_;
+      if (norm_ <= std::max(goal_, floor) && !exact_ && evaluates_) {
         // If the residual of x is still above the goal, the updated residual has drifted from it. A restart from the
         // evaluated residual helps as long as it keeps falling.
+        double const updated = norm_;
         evaluate();
-        if (norm_ > goal_ && norm_ > 0.5 * evaluated) return end(Status::stagnation, step);
+        if (norm_ > goal_ && norm_ > 0.5 * evaluated && !std::exchange(is_rough_, false))
+          return end(Status::stagnation, step);
+        // Where the rough matrix has hardly drifted, the sequence of directions goes on.
+        exact_ = norm_ <= goal_ || !is_rough_ || norm_ > 2 * updated;
         evaluated = norm_;
         best = std::numeric_limits<double>::infinity();
       }
       if (norm_ <= goal_) return end(Status::converged, step);
-      if (!(rz_ > 0)) return end(Status::breakdown, step);
+      if (!(rz_ > 0)) {
+        if (std::exchange(is_rough_, false)) evaluate();
+        if (!(rz_ > 0)) return end(Status::breakdown, step);
+      }
       if (norm_ < best) {
         best = norm_;
         best_step = step;
@@ -60,7 +71,12 @@ class ConjugateGradient {
         return end(Status::stagnation, step);
       }
       if (step == options.iterations) return end(Status::iteration_limit, step);
-      if (std::optional<Status> const failure = advance()) return end(*failure, step);
+      std::optional<Status> failure = advance();
+      if (failure && std::exchange(is_rough_, false)) {
+        evaluate();
+        failure = advance();
+      }
+      if (failure) return end(*failure, step);
     }
   }
 
@@ -119,7 +135,7 @@ class ConjugateGradient {
     // A sequence of conjugate directions begins at an evaluated residual.
     double const beta = exact_ ? 0 : rz_ / last_rz_;
     combine({Term{1, &z()}, Term{beta, p_.get()}}, *p_);
-    system_.matrix(*p_, *q_);
+    (is_rough_ ? system_.rough_matrix : system_.matrix)(*p_, *q_);
     double product = 0, along = 0;
     if (system_.null_vector) {
       auto const values = dots({{p_.get(), q_.get()}, {system_.null_vector, q_.get()}});
@@ -168,7 +184,8 @@ class ConjugateGradient {
   double rz_ = 0, last_rz_ = 0;  // <r, z>, now and one step before.
   double curvature_ = 0;
   bool evaluates_ = true;
-  bool exact_ = false;  // r is b - A x as evaluated, not as updated.
+  bool is_rough_ = false;  // Steps go by the rough matrix.
+  bool exact_ = false;     // r is b - A x as evaluated, not as updated.
 };
 
 }  // namespace

@@ -22,6 +22,9 @@ struct LinearSystem {
   /// What is subtracted in these projections, of a positive product with the null vector, which it is if null. The
   /// diagonal of A keeps the residuals of rows far smaller than others in proportion.
   Vector const* correction = nullptr;
+  /// The same matrix in less precision, for the steps; `matrix` then evaluates residuals alone. It takes over where
+  /// these steps no longer halve them. None if empty.
+  LinearMap rough_matrix = {};
 };
 
 struct ConjugateGradientOptions {

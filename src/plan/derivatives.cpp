@@ -93,7 +93,7 @@ class Views {
 
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
-    derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension,
+    derivatives_ = std::make_unique<PlanDerivatives>(*plan, rough.get(), report.eps, penalties, dimension,
                                                      terms.has_second_point_derivatives(), report.precision);
   return *derivatives_;
 }

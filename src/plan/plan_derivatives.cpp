@@ -23,9 +23,10 @@ double unit_of(double squares, std::int64_t count) {
 
 }  // namespace
 
-PlanDerivatives::PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension,
-                                 bool has_form, Precision precision)
+PlanDerivatives::PlanDerivatives(PlanOperator& plan, PlanOperator* rough, double eps, Penalties penalties,
+                                 std::int64_t dimension, bool has_form, Precision precision)
     : plan_(plan),
+      rough_(rough),
       vectors_(plan.vectors()),
       eps_(eps),
       penalties_(penalties),
@@ -100,6 +101,12 @@ Vector const& PlanDerivatives::overlap() {
   });
 }
 
+Vector const& PlanDerivatives::rough_marginal() {
+  return filled(rough_marginal_, Side::columns, false, [&](Vector& out) {
+    rough_->multiply_gram(Side::columns, inverse_marginal(Side::rows), support(Side::columns), out);
+  });
+}
+
 void PlanDerivatives::gradient(Side side, Vector& out) {
   if (!has_form_) return plan_.points().cost_gradients(side, nullptr, nullptr, out);
   PointForm const form = plan_.points().point_form();
@@ -151,19 +158,24 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   std::unique_ptr<Vector> const inverse_diagonal = make(Side::columns);
   combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse_diagonal);
   vectors_.reciprocal(*inverse_diagonal, *inverse_diagonal);
+  // With the rough plan's own marginal the matrix is a sum of squares of differences, weighted by products of entries,
+  // so its eigenvalues have the relative errors of entries, however small they are.
+  auto const matrix_of = [&](PlanOperator& plan, Vector const& marginal) {
+    return [&, k_a, k_b](Vector const& in, Vector& out) {
+      plan.multiply_gram(Side::columns, inverse_r, in, out);
+      combine({{k_b, &in, &marginal}, {-1 / k_a, &out}}, out);
+    };
+  };
   LinearSystem const system{
-      .matrix =
-          [&](Vector const& in, Vector& out) {
-            plan_.multiply_gram(Side::columns, inverse_r, in, out);
-            combine({{k_b, &in, &c}, {-1 / k_a, &out}}, out);
-          },
+      .matrix = matrix_of(plan_, c),
       .preconditioner =
           [&](Vector const& in, Vector& out) {
             combine({{1, &in, inverse_diagonal.get()}}, out);
             if (delta > 0) combine({{1, &out}, {-vectors_.dot(out, c) / sums[1], &support(Side::columns)}}, out);
           },
       .null_vector = &support(Side::columns),
-      .correction = &c};
+      .correction = &c,
+      .rough_matrix = rough_ ? LinearMap(matrix_of(*rough_, rough_marginal())) : LinearMap()};
   // Where P nearly matches points one to one, the parts of b cancel. A residual below their rounding means nothing, and
   // steps on it would fill dg with noise.
   double tolerance = options.tolerance;

@@ -16,10 +16,11 @@ namespace monge {
 
 class PlanDerivatives {
  public:
-  /// `plan` outlives this object, and computes its products in `precision`. `dimension`: of the points, or 0 if there
-  /// are no derivatives by them. `has_form`: whether PlanPoints::point_form() does not throw.
-  PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension, bool has_form,
-                  Precision precision);
+  /// `plan` outlives this object, and computes its products in `precision`. `rough`, if given, is the same plan in less
+  /// precision, which outlives this object, too: conjugate gradients take its products for their steps. `dimension`: of
+  /// the points, or 0 if there are no derivatives by them. `has_form`: whether PlanPoints::point_form() does not throw.
+  PlanDerivatives(PlanOperator& plan, PlanOperator* rough, double eps, Penalties penalties, std::int64_t dimension,
+                  bool has_form, Precision precision);
 
   /// sum_j P_ij dC_ij/dx_i, size(side) x d.
   void gradient(Side side, Vector& out);
@@ -70,6 +71,7 @@ class PlanDerivatives {
   Vector const& slopes(Side side);
   Vector const& far_points(Side side);  // sum_j P_ij y'_j
   Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
+  Vector const& rough_marginal();       // P'^T diag(1 / r) P' 1 of columns, P' the rough plan
 
   double normalise(VectorPair const& v) const;
   void require_solvable(VectorPair const& right, double size);
@@ -99,6 +101,7 @@ class PlanDerivatives {
   Kept& kept(Side side) { return kept_[static_cast<int>(side)]; }
 
   PlanOperator& plan_;
+  PlanOperator* rough_;
   VectorOperations const& vectors_;
   double eps_;
   Penalties penalties_;
@@ -106,7 +109,7 @@ class PlanDerivatives {
   bool has_form_;
   double rounding_;  // The unit roundoff of the products.
   Kept kept_[2];
-  std::unique_ptr<Vector> overlap_;
+  std::unique_ptr<Vector> overlap_, rough_marginal_;
 };
 
 }  // namespace monge

@@ -16,7 +16,8 @@ namespace monge {
 struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
-  std::int64_t dimension;  // Coordinates of a point; 0 where the costs have no points.
+  std::unique_ptr<PlanOperator> rough;  // The same in float32, where a float64 twin has replaced it; else null.
+  std::int64_t dimension;               // Coordinates of a point; 0 where the costs have no points.
   CostTerms terms;
   Penalties penalties;
   Report report;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 namespace monge {
@@ -1243,6 +1244,20 @@ TEST(MixedPolicyTest, first_sweeps_are_plain_where_combinations_are_dear) {
   policy.swept({0.02 * kMass, 0.02 * kMass});
   EXPECT_EQ(policy.next().mixing, Mixing::start);
   EXPECT_EQ(policy.next().count, 1);
+}
+
+TEST(MixedPolicyTest, last_sweeps_are_plain_where_combinations_are_dear) {
+  // A sweep multiplies the error by (column / row)^2: the first two are foreseen to need 1 and 2 sweeps to half of
+  // 1e-6, the last one 6.
+  for (auto const& [row, column, mixing] :
+       {std::tuple{1e-4, 1e-5, Mixing::off}, {1e-2, 1e-3, Mixing::off}, {1e-2, 5e-3, Mixing::start}}) {
+    SinkhornPolicy policy =
+        make_policy(mixed_options(), 10, 0, {.float64 = 2, .newton = 20, .mixes = true, .mixing = 0.5});
+    policy.swept({row * kMass, column * kMass});
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    EXPECT_EQ(policy.next().mixing, mixing) << row;
+    EXPECT_EQ(policy.next().sweep.relaxation, 1) << row;
+  }
 }
 
 TEST(MixedPolicyTest, only_default_sweeps_to_a_tolerance_are_mixed) {

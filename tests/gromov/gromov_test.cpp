@@ -222,25 +222,7 @@ class GromovTest : public BackendTest {
     return solve_gromov(context(), given.clouds(), given.a, given.b, options);
   }
 };
-std::vector<Target> cpu_targets() {
-  std::vector<Target> targets = all_devices();
-  std::erase_if(targets, [](Target const& target) { return target.device != DeviceType::cpu; });
-  return targets;
-}
-MONGE_FOR_EACH_OF(GromovTest, cpu_targets());
-
-class GromovDevice : public BackendTest {};
-MONGE_FOR_EACH_DEVICE(GromovDevice);
-
-TEST_P(GromovDevice, is_the_cpu) {
-  std::vector<double> const points{0, 1, 3, 4, 0, 2};
-  GromovClouds const clouds{MatrixView(points.data(), 3, 2), MatrixView(points.data(), 3, 2)};
-  if (context().device().type == DeviceType::cpu) {
-    EXPECT_EQ(solve_gromov(context(), clouds).report.status, Status::converged);
-  } else {
-    EXPECT_THROW(solve_gromov(context(), clouds), Error);
-  }
-}
+MONGE_FOR_EACH_DEVICE(GromovTest);
 
 // The limits of both alternations are the same plan, up to the change at which they end, over 1 - their rate of
 // convergence, which is .9 at most here.

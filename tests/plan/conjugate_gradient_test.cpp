@@ -438,6 +438,51 @@ TEST(ConjugateGradient, restarts_where_the_updated_residual_has_drifted) {
   EXPECT_NEAR(capped.result.residual, residual(matrix, b, capped.x), 1e-14) << "evaluated, not updated";
 }
 
+/// A - E with |E_ij| <= error |A_ij|, symmetric.
+Matrix rounded(Matrix matrix, double error) {
+  Random random(14);
+  for (std::size_t i = 0; i < matrix.size(); ++i) {
+    for (std::size_t j = 0; j <= i; ++j) matrix[j][i] = matrix[i][j] *= 1 + error * random.uniform(-1, 1);
+  }
+  return matrix;
+}
+
+TEST(ConjugateGradient, steps_by_a_rough_matrix_reach_the_residuals_of_the_exact_one) {
+  std::size_t const n = 80;
+  for (double const condition : {1.5, 30.0, 1000.0}) {
+    SCOPED_TRACE(testing::Message() << "condition " << condition);
+    Matrix const matrix = with_eigenvalues(spread(n, condition), 5), rough = rounded(matrix, 1e-7);
+    std::vector<double> const b = random_vector(n, 6);
+    double const tolerance = 1e-12;
+    LinearSystem system{dense(matrix)};
+    system.rough_matrix = dense(rough);
+    Outcome const outcome = solve(system, b, {tolerance, 1000});
+    EXPECT_EQ(outcome.result.status, Status::converged);
+    EXPECT_LE(residual(matrix, b, outcome.x), 1.01 * tolerance);
+    // Each of four sequences of steps reduces the residual a thousandfold; the error of the rough matrix leaves at
+    // most n * 1e-7 * condition of it.
+    EXPECT_LE(outcome.result.iterations, 5 * step_bound(condition, 1e-3));
+    EXPECT_LE(outcome.products, 6);
+  }
+}
+
+TEST(ConjugateGradient, goes_over_to_the_exact_matrix_where_the_rough_one_fails) {
+  std::size_t const n = 40;
+  Matrix const matrix = with_eigenvalues(spread(n, 30), 5), other = with_eigenvalues(spread(n, 30), 9);
+  std::vector<double> const b = random_vector(n, 6);
+  Outcome const exact = solve({dense(matrix)}, b, {1e-10, 1000});
+  std::vector<double> const lost(n, std::numeric_limits<double>::quiet_NaN());
+  for (LinearMap const& rough :
+       {diagonal(lost), diagonal(std::vector<double>(n, -1.0)), dense(other), diagonal(std::vector<double>(n, 0.0))}) {
+    LinearSystem system{dense(matrix)};
+    system.rough_matrix = rough;
+    Outcome const outcome = solve(system, b, {1e-10, 1000});
+    EXPECT_EQ(outcome.result.status, Status::converged);
+    EXPECT_LE(residual(matrix, b, outcome.x), 1.01e-10);
+    EXPECT_GE(outcome.products, exact.result.iterations);
+  }
+}
+
 TEST(ConjugateGradient, status_goes_by_the_residual_that_is_evaluated) {
   // The first product is off in a direction orthogonal to its vector: x is right and the updated residual is not.
   int calls = 0;

@@ -16,6 +16,16 @@ class PlanDerivativesTest : public BackendTest {
  public:
   using BackendTest::precision;
   std::unique_ptr<EntropicOperator> entropic(Problem const& problem) const { return make_operator(problem); }
+  /// The operator that a float64 one has replaced, as in a solve with precision auto. Null: none.
+  std::unique_ptr<EntropicOperator> replaced(Problem const& problem, bool is_refined) const {
+    if (!is_refined) return nullptr;
+    return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
+                                                   {Precision::float32, 1e9, {}, GetParam().truncation});
+  }
+  /// Whether plans follow a refinement.
+  std::vector<bool> refinements() const {
+    return is_float64() ? std::vector<bool>{false, true} : std::vector<bool>{false};
+  }
 
  protected:
   /// Plans of tf32 sweeps multiply in float32.
@@ -29,8 +39,8 @@ MONGE_FOR_EACH_ORDERED(PlanDerivativesTest);
 
 /// The oracle's and the library's plan at the same potentials.
 struct Pair {
-  Pair(EntropicOperator& entropic, Problem const& given, double eps, Penalties penalties, double disturbance,
-       Precision precision)
+  Pair(EntropicOperator& entropic, EntropicOperator* replaced, Problem const& given, double eps, Penalties penalties,
+       double disturbance, Precision precision)
       : problem(given, eps, penalties), potentials(problem.optimum()) {
     Random random(11);
     for (Side const side : kSides) {
@@ -41,12 +51,16 @@ struct Pair {
     }
     entropic.set_potentials(narrow(potentials.f), narrow(potentials.g));
     plan = entropic.plan(eps);
-    derivatives = std::make_unique<PlanDerivatives>(*plan, eps, penalties, problem.d(), true, precision);
+    if (replaced) {
+      copy_potentials(entropic, *replaced);
+      rough = replaced->plan(eps);
+    }
+    derivatives = std::make_unique<PlanDerivatives>(*plan, rough.get(), eps, penalties, problem.d(), true, precision);
   }
 
   PointProblem problem;
   Potentials potentials;
-  std::unique_ptr<PlanOperator> plan;
+  std::unique_ptr<PlanOperator> plan, rough;
   std::unique_ptr<PlanDerivatives> derivatives;
 };
 
@@ -125,11 +139,13 @@ void for_each_tiny_pair(Test const& test, Check const& check) {
       for (double& weight : problem.b) weight *= ratio;
       double const eps = eps_of(recipe, problem);
       for (Penalties const& penalties : {Penalties{}, Penalties{2 * eps, 5 * eps}}) {
-        SCOPED_TRACE(testing::Message() << "least " << least << ", sides " << sides << ", rho_a " << penalties.a
-                                        << ", rho_b " << penalties.b);
-        auto const entropic = test.entropic(problem);
-        Pair pair(*entropic, problem, eps, penalties, 0, test.precision());
-        check(problem, eps, pair);
+        for (bool const is_refined : test.refinements()) {
+          SCOPED_TRACE(testing::Message() << "least " << least << ", sides " << sides << ", rho_a " << penalties.a
+                                          << ", rho_b " << penalties.b << ", refined " << is_refined);
+          auto const entropic = test.entropic(problem), replaced = test.replaced(problem, is_refined);
+          Pair pair(*entropic, replaced.get(), problem, eps, penalties, 0, test.precision());
+          check(problem, eps, pair);
+        }
       }
     }
   }
@@ -142,9 +158,11 @@ void for_each_tiny_pair(Test const& test, Check const& check) {
     x[0] += away;
     problem.x = Stored(x, problem.x.rows(), problem.x.columns());
     Penalties const penalties{2 * eps, 5 * eps};
-    auto const entropic = test.entropic(problem);
-    Pair pair(*entropic, problem, eps, penalties, 0, test.precision());
-    check(problem, eps, pair);
+    for (bool const is_refined : test.refinements()) {
+      auto const entropic = test.entropic(problem), replaced = test.replaced(problem, is_refined);
+      Pair pair(*entropic, replaced.get(), problem, eps, penalties, 0, test.precision());
+      check(problem, eps, pair);
+    }
   }
 }
 
@@ -158,11 +176,13 @@ void for_each_pair(Test const& test, Check const& check) {
       // Far away all mass would be created and destroyed.
       if (recipe.place == Place::apart && !(std::isinf(penalties.a) && std::isinf(penalties.b))) continue;
       for (double const disturbance : {0.0, 0.3}) {
-        SCOPED_TRACE(testing::Message() << recipe << ", rho_a " << penalties.a << ", rho_b " << penalties.b
-                                        << ", disturbance " << disturbance);
-        auto const entropic = test.entropic(problem);
-        Pair pair(*entropic, problem, eps, penalties, disturbance, test.precision());
-        check(problem, eps, pair);
+        for (bool const is_refined : test.refinements()) {
+          SCOPED_TRACE(testing::Message() << recipe << ", rho_a " << penalties.a << ", rho_b " << penalties.b
+                                          << ", disturbance " << disturbance << ", refined " << is_refined);
+          auto const entropic = test.entropic(problem), replaced = test.replaced(problem, is_refined);
+          Pair pair(*entropic, replaced.get(), problem, eps, penalties, disturbance, test.precision());
+          check(problem, eps, pair);
+        }
       }
     }
   }
@@ -484,7 +504,7 @@ TEST_P(HessianTest, products_are_linear_over_any_scale) {
   Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
   double const eps = 0.1 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, eps, {}, 0, precision());
+  Pair const pair(*entropic, nullptr, given, eps, {}, 0, precision());
   Random random(5);
   std::vector<double> const v = gaussian_points(70, 3, random);
   VectorPair const out = outputs(pair);
@@ -508,7 +528,7 @@ TEST_P(HessianTest, inverse_products_and_gradients_are_linear_over_any_scale) {
   Problem const given = make_problem({20, 30, 3});
   double const eps = 0.3 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, eps, {}, 0, precision());
+  Pair const pair(*entropic, nullptr, given, eps, {}, 0, precision());
   Random random(5);
   std::vector<double> const v = gaussian_points(20, 3, random), of_f = gaussian_points(20, 1, random);
   double sum = 0;
@@ -564,7 +584,7 @@ TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
     auto const entropic = make_operator(given);
     entropic->sweep({eps}, 20);
     auto const plan = entropic->plan(eps);
-    PlanDerivatives derivatives(*plan, eps, {}, 2, true, precision());
+    PlanDerivatives derivatives(*plan, nullptr, eps, {}, 2, true, precision());
     VectorPair v, out;
     std::vector<double> direction(2 * n);
     for (int i = 0; i < n; ++i) direction[2 * i] = 1, direction[2 * i + 1] = -0.5;
@@ -591,7 +611,7 @@ TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
 TEST_P(HessianTest, points_of_no_weight_have_rows_of_zero) {
   Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, 2.0, {5, 3}, 0.1, precision());
+  Pair const pair(*entropic, nullptr, given, 2.0, {5, 3}, 0.1, precision());
   Random random(5);
   VectorPair const out = outputs(pair);
   pair.derivatives->hessian_product(split(pair, gaussian_points(70, 3, random)), out, {});
@@ -606,7 +626,7 @@ TEST_P(HessianTest, inverse_products_undo_products) {
   Problem const given = make_problem({30, 40, 3});
   double const eps = 0.2 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
-  Pair const pair(*entropic, given, eps, {}, 0, precision());
+  Pair const pair(*entropic, nullptr, given, eps, {}, 0, precision());
   Random random(8);
   std::vector<double> const v = gaussian_points(30, 3, random);
   VectorPair direction, out;

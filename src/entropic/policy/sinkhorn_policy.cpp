@@ -23,6 +23,8 @@ constexpr double kTrialFall = 0.7;
 /// Where a combination takes longer than this fraction of a sweep, the first sweeps, which may be enough, are not
 /// mixed.
 constexpr double kDearMixing = 0.2;
+/// Nor are these last plain sweeps.
+constexpr double kFewSweeps = 2;
 /// Mixing ends where kMixingPatience sweeps at the eps of the problem leave more than this fraction of the error.
 constexpr int kMixingPatience = 30;
 constexpr double kMixingFall = 2. / 3;
@@ -376,7 +378,8 @@ bool SinkhornPolicy::mixes_on_ladder() const {
 
 bool SinkhornPolicy::mixes_next() const {
   if (!mixing_.is_on() || rounding_.doubts()) return false;
-  if (times_.mixing > kDearMixing && iterations_ < kFirstSweeps) return false;
+  bool const is_dear = times_.mixing > kDearMixing && mixing_.next() == Mixing::start;
+  if (is_dear && (iterations_ < kFirstSweeps || (!certified_value_ && foreseen_sweeps() <= kFewSweeps))) return false;
   return !ladder_.is_on() || (!ladder_.climbs() && mixes_on_ladder());
 }
 
@@ -403,6 +406,14 @@ double SinkhornPolicy::seen_rate() const {
   return std::min(last_half * last_half, trend_.last_rate());
 }
 
+/// The number of plain sweeps that reach the tolerance at the rate so far; infinity where the error does not fall.
+double SinkhornPolicy::foreseen_sweeps() const {
+  double const rate = seen_rate();
+  if (!(rate < 1)) return kInfinity;
+  double const wanted = kForeseenShare * target_ * mass_;
+  return std::max(1.0, std::ceil(std::log(last_.bound() / wanted) / -std::log(rate)));
+}
+
 /// The number of plain sweeps up to the next check, at most `usual`. A check before `usual` is worth its wait if the
 /// sweeps that it is foreseen to save take longer. Slow modes emerge later, so more sweeps may be needed than are
 /// foreseen.
@@ -411,10 +422,7 @@ int SinkhornPolicy::until_check(int usual) const {
   if (is_self_) return std::min(usual, precision() == Precision::float64 ? 1 : kSelfSweeps);
   if (symmetric() && trend_.checks() < 2) return std::min(usual, kSelfSweeps);
   if (certified_value_) return usual;
-  double const rate = seen_rate();
-  if (!(rate < 1)) return usual;
-  double const wanted = kForeseenShare * target_ * mass_;
-  double const foreseen = std::max(1.0, std::ceil(std::log(last_.bound() / wanted) / -std::log(rate)));
+  double const foreseen = foreseen_sweeps();
   return foreseen + times_.check <= usual ? static_cast<int>(foreseen) : usual;
 }
 

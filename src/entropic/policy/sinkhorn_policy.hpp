@@ -118,6 +118,7 @@ class SinkhornPolicy {
   SinkhornStep sweeps();
   int most_sweeps(bool relax) const;
   double seen_rate() const;
+  double foreseen_sweeps() const;
   int until_check(int usual) const;
   bool relaxes_next();
 

@@ -394,3 +394,20 @@ def test_a_thousand_calls_keep_no_device_memory():
         if count == 100:
             first = free
     assert first - free < 32 << 20
+
+
+@pytest.mark.parametrize("reg", [None, 5.0])
+def test_gromov_wasserstein(clouds, reg):
+    x, y = clouds[0][:, :3], clouds[1][:, :2]
+    expected = monge.solve_gromov_sample(x, y, reg=reg)
+    on_gpu, other = cuda((x, y))
+    on_gpu.requires_grad_()
+    # From one end: searches from other starts may end at another optimum.
+    result = monge.solve_gromov_sample(on_gpu, other, reg=reg, plan_init=expected)
+    assert result.converged
+    assert float(result.value) == pytest.approx(float(expected.value), rel=1e-5)
+    for tensor in (result.value, result.plan, *result.potentials, *result.marginals, result.transform()):
+        assert tensor.device == on_gpu.device
+    np.testing.assert_allclose(result.plan.detach().cpu(), expected.plan, rtol=1e-2, atol=1e-7)
+    result.value.backward()
+    np.testing.assert_allclose(on_gpu.grad.cpu(), expected.gradients().x, rtol=1e-2, atol=1e-3)
