@@ -21,6 +21,7 @@ namespace {
 constexpr int kFirstSteps = 3, kFinished = 2, kFirstSweeps = 1000;
 constexpr double kWorthwhile = 2;      // Values after the first steps, over the least.
 constexpr double kLoosest = 0.05;      // Marginal error of a step.
+constexpr int kPatience = 10;          // Steps that do not halve the change, before those in float64.
 constexpr double kOfFloat32 = 1e-6;    // Marginal errors below it are those of float64.
 constexpr double kSame = 1e-6;         // Cross moments that are as close, as a share of the largest, are one.
 constexpr double kRounding = 0x1p-40;  // Of values, as a share of the constant.
@@ -35,6 +36,8 @@ struct Search {
   std::optional<Plan> plan;
   std::optional<ExactPlan> exact;
   double eps = 0, value = kInfinity, change = 1, stationarity = kNaN;
+  double halved = 1;  // A change, at most half of the one before it,
+  int stuck = 0;      // and the steps since, whose changes are above its half.
   int iterations = 0;
   bool finished = false, converged = false;
 };
@@ -182,8 +185,9 @@ class GromovSolve {
     solver_->set_geometry(cloud());
     // A certificate sees where float32 is too rough, as scores of points far apart are on a GPU.
     SolveOptions options{.eps = search.eps, .tolerance = tolerance, .iterations = sweeps, .certificate = true};
-    options.precision =
-        options_.precision == Precision::automatic && tolerance < kOfFloat32 ? Precision::float64 : options_.precision;
+    // A change that does not fall may be that of rounding.
+    bool const is_fine = tolerance < kOfFloat32 || search.stuck >= kPatience;
+    options.precision = options_.precision == Precision::automatic && is_fine ? Precision::float64 : options_.precision;
     options.f = search.f;
     options.g = search.g;
     if (options_.progress) options.progress = [&](Progress const&) { return goes_on(search); };
@@ -200,6 +204,12 @@ class GromovSolve {
     require_digits(search.value);
     search.stationarity = is_proximal() ? kNaN : 8 * alpha * moved;
     search.change = change_between(cross, search.cross);
+    if (search.change <= search.halved / 2) {
+      search.halved = search.change;
+      search.stuck = 0;
+    } else {
+      ++search.stuck;
+    }
     search.cross = std::move(cross);
     if (keep) search.plan.emplace(std::move(plan));
   }
