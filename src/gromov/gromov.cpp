@@ -117,14 +117,16 @@ class GromovSolve {
       is_exact() ? exact_step(search) : step(search, marginal_error_after(search.change), kFirstSweeps, false);
   }
 
-  /// Finishes searches of little value, of those whose first steps have led to different plans.
+  /// Finishes searches of little value, of those whose first steps have led to different plans, and that from the
+  /// product plan, which falls late.
   void finish_best() {
     std::vector<Search*> order, chosen;
     for (Search& search : searches_) order.push_back(&search);
     std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
     double const least = order[0]->value, most = kWorthwhile * std::max(least, 0.0) + kRounding * problem_.constant();
     for (Search* const search : order) {
-      if (search->value > std::max(least, most) || (!is_exact() && chosen.size() == kFinished)) break;
+      bool const is_left = search->value > std::max(least, most) || (!is_exact() && chosen.size() >= kFinished);
+      if (is_left && search->kind != GromovStartKind::product) continue;
       bool const is_new = std::ranges::all_of(chosen, [&](Search* other) {
         return (search->cross - other->cross).norm() > kSame * problem_.largest_cross();
       });
@@ -183,9 +185,8 @@ class GromovSolve {
     VectorView const a = view_of(problem_.source().weights), b = view_of(problem_.target().weights);
     if (!solver_) solver_.emplace(context_, cloud(), a, b);
     solver_->set_geometry(cloud());
-    // A certificate sees where float32 is too rough, as scores of points far apart are on a GPU.
-    SolveOptions options{.eps = search.eps, .tolerance = tolerance, .iterations = sweeps, .certificate = true};
-    // A change that does not fall may be that of rounding.
+    SolveOptions options{.eps = search.eps, .tolerance = tolerance, .iterations = sweeps, .certificate = keep};
+    // A change that does not fall may be that of rounding, as where scores of points far apart are float32 on a GPU.
     bool const is_fine = tolerance < kOfFloat32 || search.stuck >= kPatience;
     options.precision = options_.precision == Precision::automatic && is_fine ? Precision::float64 : options_.precision;
     options.f = search.f;

@@ -452,6 +452,17 @@ TEST_P(GromovTest, several_starts_find_no_worse_plans_than_one) {
   }
 }
 
+// The first steps from the product plan are the poorest, its end may be the best.
+TEST_P(GromovTest, all_starts_end_no_higher_than_the_product_plan) {
+  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Case const given = make_case(40, 40, 3, 3, 0, seed);
+    Gromov const one = solve(given, {.eps = 1.7, .starts = 1}), all = solve(given, {.eps = 1.7});
+    // Ends of the same search, to its tolerance.
+    EXPECT_LE(all.report.value, one.report.value + 1e-4 * std::abs(one.report.value));
+  }
+}
+
 TEST_P(GromovTest, takes_weights_of_nearly_nothing) {
   Case given = make_case(20, 16, 2, 2, 1, 8), less = given;
   given.a[3] = 0;
