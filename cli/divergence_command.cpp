@@ -151,10 +151,7 @@ void add_divergence_command(CLI::App& app, int& exit_code) {
       ->required();
   command.add_option("--a", arguments->a, "weights of x (n); uniform if not given")->type_name("FILE");
   command.add_option("--b", arguments->b, "weights of y (m); uniform if not given")->type_name("FILE");
-  command.add_flag(
-      "--gradients", arguments->gradients,
-      "write grad_a.npy, grad_b.npy and, on the CPU for all costs of points, on CUDA for sqeuclidean and dot, "
-      "grad_x.npy and grad_y.npy");
+  command.add_flag("--gradients", arguments->gradients, "write grad_a.npy, grad_b.npy, grad_x.npy and grad_y.npy");
   visit_solve_options(arguments->options, [&]<class Value>(auto const& field, Value& value) {
     if constexpr (std::is_same_v<Value, Method>)
       add_option(command, Field{field.name, Methods(), field.description}, value);

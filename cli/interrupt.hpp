@@ -1,5 +1,5 @@
-// Ctrl-C. Before a solve runs, Ctrl-C ends the program. Then the first one asks the solve to stop, and its results are
-// kept; the second one ends the program.
+// Ctrl-C, and SIGTERM, which means the same here. Before a solve runs, Ctrl-C ends the program. Then the first one asks
+// the solve to stop, and its results are kept; the second one ends the program.
 #pragma once
 
 namespace monge::cli {

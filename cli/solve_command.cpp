@@ -422,8 +422,7 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   });
   command.add_flag(
       "--gradients", arguments->derivatives.gradients,
-      "derivatives of the dual value: grad_a.npy, grad_b.npy and, on the CPU for all costs of points, on CUDA "
-      "for sqeuclidean and dot, grad_x.npy, grad_y.npy");
+      "derivatives of the dual value: grad_a.npy, grad_b.npy and, for costs of points, grad_x.npy, grad_y.npy");
   add_file("--hvp", arguments->derivatives.hvp, "a direction for x (n x d); hvp.npy is the Hessian's product with it");
   visit_hvp_options(arguments->derivatives, [&](auto const& field, auto& value) {
     add_option(command, field, value)->group("How hvp.npy is found");

@@ -67,7 +67,7 @@ struct GromovProgress {
   int start = 0;                                           ///< Index of the start.
   int iteration = 0;                                       ///< Steps of all starts so far.
   double value = std::numeric_limits<double>::infinity();  ///< The least objective so far, approximately.
-  double change = 1;                                       ///< Of the last step: GromovReport::change.
+  double change = 1;                                       ///< GromovReport::change of the last step.
   double seconds = 0;                                      ///< Time since the solve began.
 };
 
@@ -90,7 +90,7 @@ struct GromovOptions {
   /// Each of several starts takes three steps, which are loose with eps. Starts whose value is at most twice the least
   /// go on: with eps the best two, without eps all.
   int starts = 0;
-  int seed = 0;  ///< Of the random rotations, >= 0.
+  int seed = 0;  ///< For the random rotations, >= 0.
   Precision precision = Precision::automatic;
 
   /// p x q, a first start: sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as Gromov::cross_moment has it.

@@ -178,8 +178,6 @@ def _solve(given: _Given, others: Any, *, loss: str, costs: _Options, options: _
     given, others = jax.tree.map(np.asarray, (given, others))
     value, differentiate = _found(loss, given, others, costs, options)
     by = differentiate(wanted) if wanted else {}
-    if any(by[letter] is None for letter in wanted):
-        raise NotImplementedError(f"{loss}: on CUDA has derivatives by the points for sqeuclidean and dot alone")
     found = [value, *(by[letter] for letter in wanted)]
     return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes(given, wanted)))
 

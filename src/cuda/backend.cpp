@@ -189,13 +189,13 @@ class CudaBackend final : public Backend {
     return std::make_unique<QuadraticOperator>(own(costs));
   }
 
-  /// Small problems leave most of the device idle, and their host waits for each pass: threads with a stream each work
-  /// on them.
   void mix(VectorOperations const&, Vector const& image_f, Vector const& image_g, Mixture& mixture, Vector& f,
            Vector& g) const override {
     cuda::mix(runtime_, image_f, image_g, mixture, f, g);
   }
 
+  /// Small problems leave most of the device idle, and their host waits for each pass: threads with a stream each work
+  /// on them.
   void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
     std::vector<std::size_t> small;
     for (std::size_t k = 0; k < sizes.size(); ++k) {

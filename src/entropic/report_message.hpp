@@ -10,9 +10,9 @@ namespace monge {
 struct SolveEnd {
   double value;               // The criterion's.
   bool is_annealing;          // Whether the caller stopped the solve above its final eps.
-  double entry_rounding;      // Of entries of all points: LogitScale::entry_rounding().
+  double entry_rounding;      // LogitScale::entry_rounding() of all points.
   double potential_rounding;  // LogitScale::potential_rounding().
-  double value_loss;          // Of restore_digits().
+  double value_loss;          // The result of restore_digits().
 };
 
 /// The message for the problem's report, which is otherwise complete.

@@ -208,12 +208,12 @@ class SinkhornRun {
   SinkhornProblem& problem_;
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
-  std::unique_ptr<EntropicOperator> rough_;  // Of the sweeps before refined().
+  std::unique_ptr<EntropicOperator> rough_;  // The operator of the sweeps before refined().
   std::unique_ptr<NewtonMethod> newton_;
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep.
   SinkhornPolicy policy_;
-  double value_loss_ = 0;             // Of restore_digits().
+  double value_loss_ = 0;             // The result of restore_digits().
   std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.
   Stopwatch watch_;
 };

@@ -23,15 +23,15 @@ constexpr double kWorthwhile = 2;      // Values after the first steps, over the
 constexpr double kLoosest = 0.05;      // Marginal error of a step.
 constexpr int kPatience = 10;          // Steps that do not halve the change, before those in float64.
 constexpr double kOfFloat32 = 1e-6;    // Marginal errors below it are those of float64.
-constexpr double kSame = 1e-6;         // Cross moments that are as close, as a share of the largest, are one.
-constexpr double kRounding = 0x1p-40;  // Of values, as a share of the constant.
+constexpr double kSame = 1e-6;         // Cross moments as close as this fraction of the largest are one.
+constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction of the constant.
 
 /// One start and where it has got to.
 struct Search {
   GromovStartKind kind{};
   DenseMatrix cross;  // The cross moment at which the next step linearises.
   DenseMatrix used;   // That of the last step.
-  DenseMatrix sum;    // Of all at which the proximal method has linearised.
+  DenseMatrix sum;    // All cross moments at which the proximal method has linearised, added.
   std::vector<double> f, g;
   std::optional<Plan> plan;
   std::optional<ExactPlan> exact;

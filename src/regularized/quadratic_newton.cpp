@@ -272,7 +272,7 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
                                  target > 0 ? "a larger tolerance or a larger weight"
                                             : "a larger tolerance, or method splitting, for a cost matrix,",
                                  run.advice());
-  if (report.status == Status::stopped) report.message = "progress asked to stop";
+  if (report.status == Status::stopped) report.message = "stopped by the caller";
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ class SplittingRun {
     if (!finished_ && options_.progress &&
         !options_.progress({report().iterations, run_.problem.terms.quadratic, residual_, time, index_})) {
       choose();
-      finish(Status::stopped, "progress asked to stop");
+      finish(Status::stopped, "stopped by the caller");
     }
     if (finished_) evaluate();
     report().seconds.total = watch_.seconds();

@@ -31,8 +31,8 @@ struct OperatorOptions {
   Precision precision = Precision::float32;
   double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
   Penalties penalties{};
-  /// Passes may leave out pairs that carry up to this share of each row and of each column; 0: they take all pairs. For
-  /// squared distances of points without labels, on the CPU without ranks.
+  /// Passes may leave out pairs that carry up to this fraction of each row and of each column; 0: they take all pairs.
+  /// For squared distances of points without labels, on the CPU without ranks.
   double truncation = 0;
 };
 

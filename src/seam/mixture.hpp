@@ -81,11 +81,11 @@ struct SweepImage {
 struct Mixture {
   std::unique_ptr<Vector> weight, root;  ///< b, b^(1/2)
   double mass = 0;                       ///< sum b
-  double eps = 0;                        ///< Of the sweeps.
+  double eps = 0;                        ///< The eps of the sweeps.
   std::unique_ptr<Vector> start;         ///< The g from which the last sweep started.
   double first_mean = 0;                 ///< sum b g / sum b of the first start.
   SweepImage last;
-  std::array<SweepImage, kMixedDifferences> differences;  ///< Of images in turn; a ring.
+  std::array<SweepImage, kMixedDifferences> differences;  ///< Between images in turn; a ring.
   int images = 0;                                         ///< The number of images so far.
   MixingSums sums{};                                      ///< If the host keeps them.
   std::shared_ptr<void> memory;                           ///< What the backend keeps, if not.

@@ -237,7 +237,7 @@ std::unique_ptr<PlanOperator> NewtonMethod::plan_of(EntropicOperator& entropic) 
 /// Makes step_ the step d of newton.hpp. Returns false where conjugate gradients have broken down.
 bool NewtonMethod::find_direction(int most_products) {
   std::unique_ptr<PlanOperator> const plan = plan_of(entropic_), rough = rough_ ? plan_of(*rough_) : nullptr;
-  PlanOperator& factors = rough ? *rough : *plan;  // Of the products.
+  PlanOperator& factors = rough ? *rough : *plan;  // The operator of the products.
   find_wanted(Side::rows, *point_.f, *rows_);
   vectors_.combine({{1 + eps_ / penalties_.a, rows_.get()}}, *rows_);
   vectors_.reciprocal(*rows_, *inverse_rows_);

@@ -80,7 +80,7 @@ class NewtonMethod {
   Point best_;                    // The best of the points at which advances at eps_ have ended
   std::unique_ptr<Vector> step_;  // d
   double damping_;                // mu
-  int most_products_;             // Of the next step
+  int most_products_;             // In the next step
   bool was_refused_ = false;      // The last step
   int passes_ = 0;
 

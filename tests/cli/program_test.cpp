@@ -884,6 +884,14 @@ TEST_F(SolveProgram, CtrlCKeepsWhatThereIs) {
   EXPECT_LE(report()["history"][0]["marginal_error"].get<double>(), 2 * stopped["marginal_error"].get<double>() + 1e-4);
 }
 
+TEST_F(SolveProgram, TermKeepsWhatThereIs) {
+  pid_t const pid = start_long({});
+  terminal_.wait_for("sweep ");
+  kill(pid, SIGTERM);
+  EXPECT_EQ(finish(pid).code, 130);
+  EXPECT_EQ(report()["status"], "stopped");
+}
+
 TEST_F(SolveProgram, CtrlCWhileTheMapIsMadeKeepsTheSolve) {
   points("v.npy", 3000, 400, 3);
   pid_t const pid = start_long({"--values", path("v.npy")}, "1");

@@ -103,7 +103,8 @@ class SamplesLoss(torch.nn.Module):
         super().__init__()
         del diameter, truncate, kernel, cluster_scale, verbose, backend
         if not isinstance(loss, str) or loss != "sinkhorn":
-            raise NotImplementedError(f"loss: is {shown(loss)}; must be 'sinkhorn'")
+            like = "; p=1 with a blur far above all distances is GeomLoss's 'energy'" if loss == "energy" else ""
+            raise NotImplementedError(f"loss: is {shown(loss)}; must be 'sinkhorn'{like}")
         if number("p", p) not in (1, 2):
             raise NotImplementedError(f"p: is {p}; must be 1 or 2")
         if cost is not None:

@@ -74,7 +74,7 @@ struct Needed {
     found = reach(of_side(transform, {}), columns, ordering.share, workers.threads);
   }
 
-  std::vector<double> transform;  // Of `other`; an upper bound.
+  std::vector<double> transform;  // An upper bound of that of `other`.
   TileReach found;
 };
 

@@ -116,7 +116,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   double eps_;
   Workers workers_;
   double cache_bytes_;                      // Not yet taken by a side.
-  std::unique_ptr<PlanTiles const> tiles_;  // Of an ordered problem; null before the first pass.
+  std::unique_ptr<PlanTiles const> tiles_;  // Those of an ordered problem; null before the first pass.
   std::optional<Side> new_side_;            // The side of new points, made by at().
   std::unique_ptr<Products> products_[2];
   std::unique_ptr<HostVector> transforms_[2];  // Arguments of set_transforms().

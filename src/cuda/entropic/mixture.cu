@@ -27,7 +27,7 @@ struct ImageArrays {
 
 struct MixArguments {
   int rows, columns;
-  int count, newest;  // Of the differences, the newest included.
+  int count, newest;  // Numbers of differences, and the place of the newest, which counts.
   double eps, mass, first_mean;
   double const *weight, *root, *image_f, *image_g;
   double *start, *f, *g;

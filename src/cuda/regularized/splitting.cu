@@ -322,14 +322,14 @@ void splitting_residual(SplittingResidualArguments const& arguments, Queue const
                {static_cast<int>((vectors - 1) / kCountVectors + 1), kSpareThreads}, arguments);
 }
 
-void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream) {
+void approach_spare(SplittingSpareArguments const& arguments, double fraction, cudaStream_t stream) {
   with_entries(arguments.scalar, [&]<class T>(T) {
     approach_kernel<T><<<spare_blocks(arguments.size), kSpareThreads, 0, stream>>>(
-        arguments.size, static_cast<T>(share), static_cast<T const*>(arguments.entries),
+        arguments.size, static_cast<T>(fraction), static_cast<T const*>(arguments.entries),
         static_cast<T*>(arguments.spare_entries));
   });
   approach_kernel<double><<<spare_blocks(arguments.count), kSpareThreads, 0, stream>>>(
-      arguments.count, share, arguments.numbers, arguments.spare_numbers);
+      arguments.count, fraction, arguments.numbers, arguments.spare_numbers);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

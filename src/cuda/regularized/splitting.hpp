@@ -155,8 +155,8 @@ struct SplittingSpareArguments {
   double* numbers;
   double* spare_numbers;
 };
-/// Moves spare entries and numbers by `share` of the way to the plan's.
-void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream);
+/// Moves spare entries and numbers by `fraction` of the way to the plan's.
+void approach_spare(SplittingSpareArguments const& arguments, double fraction, cudaStream_t stream);
 /// Exchanges entries and numbers, bit by bit.
 void exchange_spare(SplittingSpareArguments const& arguments, cudaStream_t stream);
 /// partials: the parts of |X - X'|_F^2 from kSpareBlocks blocks.

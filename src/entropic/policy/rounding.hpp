@@ -5,7 +5,7 @@
 namespace monge {
 
 /// Potentials are as small as the costs, but their rounding error is proportional to eps. Where the costs are below
-/// this share of eps, potentials in float32 keep few digits.
+/// this fraction of eps, potentials in float32 keep few digits.
 inline constexpr double kFewDigits = 0x1p-10;
 
 /// Half a unit in the last place of the products.
@@ -23,7 +23,7 @@ struct LogitScale {
   double rounding(Precision precision, double eps) const { return unit_roundoff(precision) * size(eps, cost_bound); }
   /// The relative rounding error of an entry of the plan, at costs of size `bound`.
   double entry_rounding(Precision precision, double eps, double bound) const;
-  /// The rounding of the potentials as a share of the costs; 0 for costs that are all equal.
+  /// The rounding of the potentials as a fraction of the costs; 0 for costs that are all equal.
   double potential_rounding(Precision precision, double eps) const;
   /// Whether float64 leaves no digit of a plan at `eps`.
   bool loses_plan(double eps) const;
