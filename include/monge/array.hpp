@@ -36,7 +36,7 @@ constexpr std::int64_t size_of(DataType type) {
 
 enum class DeviceType { cpu, cuda };
 
-/// A stride that stands for that of contiguous rows. Negative strides are errors of the functions that get them.
+/// Stands for the stride of contiguous rows. Functions throw Error for any other negative stride.
 inline constexpr std::int64_t kContiguous = std::numeric_limits<std::int64_t>::min();
 
 /// Where memory lies and work runs. `index` counts CUDA devices; it is 0 on the CPU.
@@ -77,8 +77,8 @@ class BasicVectorView {
       : BasicVectorView(data, DataType::float32, size, stride, device) {}
   BasicVectorView(Element<double>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
       : BasicVectorView(data, DataType::float64, size, stride, device) {}
-  /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span. A view of a temporary
-  /// such as plan.f() is valid in the same expression only: an options object that is kept needs the f of a variable.
+  /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span. A view of a temporary,
+  /// such as plan.f(), is valid only within the same expression. Options that are kept need a view of a variable.
   template <RealRange Range>
   BasicVectorView(
       Range&& range MONGE_LIFETIME_BOUND)  // NOLINT(google-explicit-constructor): a view of what it is given

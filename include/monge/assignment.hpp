@@ -36,7 +36,7 @@ struct AssignmentOptions {
 };
 
 /// Outputs for B problems. Row t of row_indices and column_indices (B x K) has the pairs of problem t, sorted by row;
-/// -1 fills the rest. K is at least min(n, m) of each problem. A problem that is not optimal has -1 alone.
+/// -1 fills the rest. K is at least min(n, m) of each problem. If a problem is not optimal, all its indices are -1.
 struct AssignmentOutput {
   MutableIndexView row_indices;
   MutableIndexView column_indices;
@@ -51,7 +51,7 @@ struct AssignmentOutput {
 /// memory; unsupported: a matrix too large for CUDA).
 MONGE_API void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
                                      AssignmentOptions const& options = {});
-/// The same for matrices of any shapes and one type, on one device. The options have no sizes.
+/// The same for matrices of any shapes and one type, on one device. The sizes in the options must be empty.
 MONGE_API void linear_sum_assignment(Context const& context, std::span<MatrixView const> costs,
                                      AssignmentOutput const& out, AssignmentOptions const& options = {});
 

@@ -14,15 +14,17 @@ namespace monge {
 
 class Backend;  // src/seam/backend.hpp
 
-/// Allocates device memory in the order of a stream (cudaStream_t). Set both functions or neither. They are called on
-/// the threads that use the context or its plans and solvers, as long as any of these lives; from several threads at
-/// once where a batch is solved by Newton's method. They may destroy plans of the context, and may not call it.
+/// Allocates device memory in the order of a stream (cudaStream_t). Set both functions or neither. The library calls
+/// them on the threads that use the context, its plans or its solvers, as long as any of these lives. Where Newton's
+/// method solves a batch, several threads call them at once. The functions may destroy plans of the context, but must
+/// not call the context.
 struct DeviceAllocator {
-  /// Returns `bytes` > 0 bytes on the context's device, the current one, aligned to 256, for work enqueued in `stream`
-  /// after this call, or null if there is not enough memory. Its exceptions reach the caller of the library.
+  /// Returns the address, aligned to 256, of `bytes` > 0 bytes on the context's device, which is the current device.
+  /// The memory is for work enqueued in `stream` after this call. Returns null if there is not enough memory. Its
+  /// exceptions reach the caller of the library.
   std::function<void*(std::size_t bytes, void* stream)> allocate = {};
-  /// Takes back memory of allocate() with the same bytes and stream. Work enqueued in the stream before may still use
-  /// it. Another device may be current. Must not throw.
+  /// Takes back memory of allocate() with the same bytes and stream. Work enqueued in the stream before this call may
+  /// still use the memory. Another device may be current. Must not throw.
   std::function<void(void* memory, std::size_t bytes, void* stream)> release = {};
 };
 
@@ -35,10 +37,11 @@ struct CudaOptions {
   DeviceAllocator allocator = {};  ///< For all device memory of the context; by default the context has its own pool.
 };
 
-/// The usual limit of a Communicator, in seconds.
+/// The default of Communicator::limit, in seconds.
 inline constexpr double kRankLimit = 60;
 
-/// Processes that work together, the ranks: this one is `rank` of `size`. mpi.hpp makes one of an MPI communicator.
+/// Processes that work together, the ranks: this one is `rank` of `size`. mpi.hpp makes a Communicator from an MPI
+/// communicator.
 struct Communicator {
   int rank = 0;
   int size = 1;
@@ -48,13 +51,14 @@ struct Communicator {
   /// throw if some rank has not called it within `limit` seconds.
   std::function<void(void const* mine, void* all, std::span<std::size_t const> bytes_of)> all_gather = {};
   /// Seconds, > 0 and <= 1e6, that a rank waits for the others in a message. It must exceed the time by which ranks
-  /// differ in their work between messages, and between calls. The library keeps to it where it sends messages by NCCL.
+  /// differ in their work between messages, and between calls. Where NCCL sends the messages, the library enforces the
+  /// limit itself.
   double limit = kRankLimit;
 };
 
 /// The communicators of `size` ranks on this machine, in order: ranks are threads, or processes that fork() makes after
-/// this call. A rank uses its own and destroys its copies of the others. Messages go through sockets to rank 0 and
-/// back. A rank that has ended, or destroyed its communicator, ends the call of the others at once. Throws
+/// this call. A rank uses its own communicator and destroys its copies of the others. Messages go through sockets to
+/// rank 0 and back. A rank that has ended, or destroyed its communicator, ends the call of the others at once. Throws
 /// device_failure where the system has no sockets left.
 MONGE_API std::vector<Communicator> local_communicators(int size, double limit = kRankLimit);
 
@@ -62,23 +66,24 @@ class MONGE_API Context {
  public:
   /// The CPU with up to `threads` threads, at most 4096; small problems take fewer. 0: OpenMP's choice (OMP_NUM_THREADS
   /// or all cores). A child made by fork() may use the contexts of its parent, with as many threads and the same bits,
-  /// unless another thread of the parent was in a call. Throws invalid_argument; calls throw out_of_memory where the
-  /// system starts too few threads.
+  /// unless another thread of the parent was in a call at the time of the fork. Throws invalid_argument; calls throw
+  /// out_of_memory where the system starts too few threads.
   static Context cpu(int threads = 0);
   /// The CPUs of all ranks, `threads` threads each as in cpu(). Every rank makes the context, and then the same calls
   /// with equal inputs and options, and gets the same results, with equal bits. A rank that has other inputs, is in
   /// another call or leaves a call by an exception ends this call on all ranks with one error. If a rank makes no call,
   /// the call of the other ranks ends at the time limit of the communicator. The answer of a callback on rank 0 counts
-  /// on all ranks. Large cost matrices are compared by pieces. docs/scale.md says which work is divided among the
-  /// ranks. Throws invalid_argument where ranks differ in threads, version or instruction set.
+  /// on all ranks. If a cost matrix is larger than 16 MiB, only pieces of it are compared. docs/scale.md says which
+  /// work is divided among the ranks. Throws invalid_argument where ranks differ in threads, version or instruction
+  /// set.
   static Context distributed(Communicator communicator, int threads = 0);
   /// The same with a CUDA device for each rank; all devices are of one model. NCCL (libnccl.so.2, opened at run time)
-  /// gathers the results if all ranks have it and each has a device of its own. Otherwise they go through host memory,
-  /// which is slow: see docs/scale.md. Inputs in device memory are compared by their shapes alone. Also throws as
-  /// cuda() does.
+  /// gathers the results if all ranks have it and each has a device of its own. Otherwise the results go through host
+  /// memory, which is slow: see docs/scale.md. Inputs in device memory are compared by their shapes alone. Also throws
+  /// as cuda() does.
   static Context distributed(Communicator communicator, CudaOptions const& options);
-  /// Throws unsupported if this build has no CUDA or the machine has no such device. If the allocator returns null, the
-  /// call that needs memory throws out_of_memory.
+  /// One CUDA device. Throws unsupported if this build has no CUDA or the machine has no device of this index. If the
+  /// allocator returns null, the call that needs memory throws out_of_memory.
   static Context cuda(CudaOptions const& options = {});
 
   Device device() const;

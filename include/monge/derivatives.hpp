@@ -25,7 +25,7 @@ struct MutablePointViews {
 struct GradientViews {
   MutableMatrixView x = {};  ///< n x d.
   MutableMatrixView y = {};  ///< m x d.
-  MutableVectorView a = {};  ///< n. In a balanced problem defined along directions that keep sum a = sum b.
+  MutableVectorView a = {};  ///< n. In a balanced problem it is defined only along directions that keep sum a = sum b.
   MutableVectorView b = {};  ///< m.
 };
 
@@ -43,17 +43,20 @@ struct GradientReport {
   double marginal_error = 0;  ///< Report::marginal_error of the plan.
   /// A first-order estimate of the distance to the derivatives at the optimum: the relative change |change| /
   /// |gradient| of the derivatives by x and y (2-norm) under a Newton step for the potentials. Without derivatives by
-  /// points, as for a cost matrix, it is the root mean square over P of the relative changes of the entries of P, the
-  /// derivatives by the costs. Rounding is included as far as it changes the Newton step. NaN without an estimate,
-  /// and where the plan or the step is not finite or the system for the step breaks down.
+  /// points, as for a cost matrix, it is the root mean square over P of the relative changes of the entries of P, which
+  /// are the derivatives by the costs. The estimate includes rounding errors only as far as they change the Newton
+  /// step. NaN without an estimate, and where the plan or the step is not finite or the system for the step breaks
+  /// down.
   double distance = std::numeric_limits<double>::quiet_NaN();
   int iterations = 0;  ///< Steps of the estimate.
 };
 
-/// Options of the conjugate gradients for a system in the potentials, S = diag(c) k_b - P^T diag(1 / (r k_a)) P with k
-/// = 1 + eps / rho.
+/// Options of the conjugate gradients for a system in the potentials, with the matrix
+///   S = diag(c) k_b - P^T diag(1 / (r k_a)) P,
+///   r = P 1,   c = P^T 1,   k_a = 1 + eps / rho_a,   k_b = 1 + eps / rho_b.
 struct LinearOptions {
-  double damping = 0;       ///< Solves S + damping diag(c); >= 0, dimensionless. 0: the exact derivative.
+  double damping = 0;       ///< The matrix of the system is S + damping diag(c); >= 0, dimensionless. 0: the exact
+                            ///< derivative.
   double tolerance = 1e-6;  ///< Bound of the residual, relative to the right side; >= 0.
   int iterations = 1000;    ///< At most this many steps, >= 0, of two passes each (CPU: one).
 };

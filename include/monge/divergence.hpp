@@ -48,8 +48,8 @@ struct MONGE_API Divergence {
 /// The costs of a divergence without points.
 struct DivergenceCosts {
   CostMatrix xy;  ///< n x m.
-  /// n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given. If each entry of the diagonal is
-  /// about 0, at most eps, the solve averages its sweeps and is several times as fast.
+  /// n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given. If each entry of the diagonal is at
+  /// most eps in absolute value, the solve averages its sweeps and is several times as fast.
   CostMatrix xx;
   CostMatrix yy;  ///< m x m, likewise.
 };
@@ -69,22 +69,22 @@ struct DivergenceProblem {
   PotentialViews ab = {}, aa = {}, bb = {};
 };
 
-/// S of two weighted clouds, a (n) and b (m) as in solve(). OT(a, a) and OT(b, b), the self terms, have one potential
-/// each, and their sweeps take half of the work. They are solved first, on the packed points of OT(a, b). OT(a, b)
-/// starts from their potentials unless the options have f and g. For the squared distance, S of a measure and its
-/// translation by t is therefore |t|^2, times scale and mass, up to the rounding of float64 and the square of the self
-/// terms' marginal error.
+/// S of two clouds with weights a (n) and b (m), as in solve(). The self terms, OT(a, a) and OT(b, b), have one
+/// potential each, and their sweeps take half of the work. The self terms are solved first, on the packed points of
+/// OT(a, b). OT(a, b) starts from their potentials unless the options have f and g. For the squared distance, S of a
+/// measure and its translation by t is therefore |t|^2, times scale and mass, up to the rounding of float64 and the
+/// square of the self terms' marginal error.
 ///
 /// If a and b are the same measure, one solve of OT(a, a) replaces all three. Value and gradients are exactly 0, and
 /// the three reports are equal. Only the warm start of OT(a, a) is used. The measures count as the same if points and
 /// labels are equal in the same order; in device memory they must have the same addresses.
 ///
-/// In the options, eps_relative refers to the mean cost of OT(a, b). iterations, tolerance and cache_bytes hold for
-/// each of the three solves, schedule for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a) and 2 for
+/// In the options, eps_relative refers to the mean cost of OT(a, b). iterations, tolerance and cache_bytes apply to
+/// each of the three solves, schedule to OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a) and 2 for
 /// OT(b, b). Throws Error as solve() does.
 MONGE_API Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
                                          SolveOptions const& options = {});
-/// The same from cost matrices. The self terms are solved like any other.
+/// The same from cost matrices. The self terms are solved like any other problem.
 MONGE_API Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a,
                                          VectorView b, SolveOptions const& options = {});
 /// The same with a warm start of each of the three solves. f and g of the options must be empty.

@@ -32,7 +32,7 @@ constexpr auto names_of(Schedule) {
 enum class Method {
   automatic,   ///< "auto": Sinkhorn, then Newton's method where the observed rate predicts that it needs fewer passes.
                ///< Newton's method needs schedule overrelaxed and precision auto or float64; otherwise Sinkhorn alone.
-               ///< `multiscale` for many points in up to 3 dimensions (docs/guide.md).
+               ///< For many points in up to 3 dimensions it is `multiscale` (docs/guide.md).
   sinkhorn,    ///< Sweeps alone, by `schedule`.
   newton,      ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
   splr,        ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16). Both
@@ -53,8 +53,8 @@ enum class Criterion {
              ///< mass of the plan where it is smaller.
   gradient,  ///< Report::gradient_norm, relative to the same mass.
   gap,       ///< Report::gap, relative to the larger of Report::primal and eps times the mass, in absolute values. The
-        ///< relative marginal error must also be at most the square root of the tolerance: far from the marginals the
-        ///< gap has no meaning.
+             ///< relative marginal error must also be at most the square root of the tolerance, since the gap has no
+             ///< meaning far from the marginals.
 };
 constexpr auto names_of(Criterion) {
   using enum Criterion;
@@ -64,7 +64,7 @@ constexpr auto names_of(Criterion) {
 /// Options of Method::splr.
 struct SplrOptions {
   /// Largest fraction of the pairs in the sparse part, <= 1; 0: 10 / min(n, m). The first sparse part has a tenth of
-  /// it.
+  /// this fraction.
   double density = 0;
   /// Largest number added to the diagonal of the matrix, in units of mass over cost. > 0.
   double shift = 1e-3;
@@ -83,8 +83,8 @@ struct SolveOptions {
   double tolerance = 1e-6;
   Criterion criterion = Criterion::l1;  ///< Criteria other than l1 need the certificate.
   /// Limit of the sweeps, annealing included, >= 1; one sweep updates f and g. In Newton's method each pass over all
-  /// pairs counts as one. splr completes an iteration that it has begun. A tolerance of 0 changes the meaning: see
-  /// there.
+  /// pairs counts as one sweep. splr completes an iteration that it has begun. A tolerance of 0 changes the meaning:
+  /// see `tolerance`.
   int iterations = 10000;
   Schedule schedule = Schedule::overrelaxed;
   /// rho_a and rho_b > 0, in the units of C; infinity: P 1 = a, P^T 1 = b. Penalties far below eps lose digits: f is
@@ -92,12 +92,13 @@ struct SolveOptions {
   double penalty_a = std::numeric_limits<double>::infinity();
   double penalty_b = std::numeric_limits<double>::infinity();
   /// Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 or more sweeps at eps, from f and g or
-  /// from 0 (for points: of the centred clouds). If these leave a tenth of the mass in the wrong place (a twentieth if
-  /// the ladder is mixed), eps restarts at the squared diameter. It falls by this factor when at most 3e-4 of the mass
-  /// is out of place, and sooner where Newton's method may follow (docs/math.md, section 6). splr has no ladder.
+  /// from potentials of 0 (for points: of the centred clouds). If these sweeps leave a tenth of the mass in the wrong
+  /// place (a twentieth if the ladder is mixed), eps restarts at the squared diameter. eps then falls by this factor
+  /// when at most 3e-4 of the mass is out of place, and sooner where Newton's method may follow (docs/math.md, section
+  /// 6). splr has no ladder.
   double annealing = 0.25;
   Precision precision = Precision::automatic;
-  /// Largest number of sweeps between checks, >= 1. The host waits for the device only at checks. They are more
+  /// Largest number of sweeps between checks, >= 1. The host waits for the device only at checks. Checks are more
   /// frequent at the start and near the tolerance, unless the tolerance is 0.
   int check_every = 10;
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.
@@ -163,10 +164,10 @@ void visit_solve_options(Options& options, Visitor&& visit) {
 MONGE_API void validate(SolveOptions const& options);
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals. If both
-/// penalties are infinite, the totals must be equal: to 1e-6 relative and to half of the tolerance, or to 1e-6 alone
-/// where a or b is float32. b is then scaled to the total of a. An empty a or b is uniform with total 1, or with the
-/// total of the other if that one is given. Throws Error (invalid_argument, unsupported, out_of_memory,
-/// device_failure). A solve that does not converge throws nothing: Report::status says so.
+/// penalties are infinite, the totals must be equal, up to a relative difference of 1e-6 and of half of the tolerance;
+/// of 1e-6 alone if a or b is float32 or the tolerance is 0. b is then scaled to the total of a. An empty a or b is
+/// uniform with total 1, or with the total of the other if that one is given. Throws Error (invalid_argument,
+/// unsupported, out_of_memory, device_failure). A solve that does not converge throws nothing: Report::status says so.
 MONGE_API Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                      SolveOptions const& options = {});
 inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options = {}) {
@@ -174,9 +175,9 @@ inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions
 }
 
 /// The plan of given potentials: SolveOptions::f and g, which are required. There is no sweep and no certificate. A
-/// point of zero weight gets the potential that an update would give it. The other options that matter are eps or
-/// eps_relative, penalties, cache_bytes and precision. The precision `automatic` is that of the first sweeps of
-/// solve(). The report has status completed, and NaN for each value of a certificate. Throws Error as solve() does.
+/// point of zero weight gets the potential that an update would give it. The other options with an effect are eps or
+/// eps_relative, penalties, cache_bytes and precision. `automatic` is the precision of the first sweeps of solve(). The
+/// report has status completed, and NaN for each value of a certificate. Throws Error as solve() does.
 MONGE_API Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                        SolveOptions const& options);
 

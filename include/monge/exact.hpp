@@ -3,9 +3,9 @@
 // or a problem that leaves some of the mass where it is, by penalties or by the mass to transport:
 //   min <C, P> + penalty_a |P 1 - a|_1 + penalty_b |P^T 1 - b|_1              (unbalanced, of total variation)
 //   min <C, P>   subject to  P 1 <= a,  P^T 1 <= b,  sum P = mass              (partial)
-// Potentials of an entropic solve choose candidate pairs, the network simplex method finds the optimum on the
-// candidates, and a pass over all pairs in float64 finds pairs that would lower it. These join the candidates. The
-// solve ends when a pass finds no such pair.
+// The potentials of an entropic solve choose candidate pairs. The network simplex method finds the optimum on the
+// candidates, and a pass over all pairs in float64 finds pairs that would lower the cost. These pairs join the
+// candidates. The solve ends when a pass finds no such pair.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,8 +23,8 @@ namespace monge {
 /// The end of an exact solve.
 enum class ExactStatus {
   optimal,          ///< The pass over all pairs has proved the plan optimal, to the tolerance.
-  precision_limit,  ///< No pair would lower the cost, but the gap, with what rounding may hide of it, exceeds a
-                    ///< millionth of the cost of the plan: the costs of other pairs are far larger.
+  precision_limit,  ///< No pair would lower the cost, but the gap, with a bound of its rounding error, exceeds a
+                    ///< millionth of the cost of the plan, since the costs of other pairs are far larger.
   round_limit,      ///< `rounds` passes did not prove the plan optimal. It has the given marginals, and costs at most
                     ///< the gap more than the optimum.
   stopped,          ///< The callback asked to stop. Mass may be missing from the plan; the potentials are feasible and
@@ -60,9 +60,10 @@ struct ExactPlan;
 /// Options of solve_exact().
 struct ExactOptions {
   /// A plan is optimal under two conditions. Reduced costs: each C_ij - f_i - g_j is at least -tolerance times the
-  /// smaller of the largest potential and ExactReport::cost_scale. Gap: with what rounding may hide of it, the gap is
-  /// at most 1e-6 sum_ij P_ij |C_ij| + tolerance times mass times a typical cost, the geometric mean of the least
-  /// costs of some rows, by the mass that they move. > 0; below 1e-14 rounding may prevent a proof.
+  /// smaller of the largest potential and ExactReport::cost_scale. Gap: with a bound of its rounding error, the gap is
+  /// at most 1e-6 sum_ij P_ij |C_ij| + tolerance times mass times a typical cost. The typical cost is the geometric
+  /// mean of the least costs of some rows, weighted by the mass that these rows move. > 0; below 1e-14 rounding may
+  /// prevent a proof.
   double tolerance = 1e-12;
   /// Candidates of each row and of each column at the start, >= 1.
   int candidates = 12;
@@ -70,9 +71,9 @@ struct ExactOptions {
   int rounds = 100;
 
   /// Unbalanced transport: the penalties of |P 1 - a|_1 and |P^T 1 - b|_1, in units of C for each unit of mass. > 0;
-  /// infinity makes the side a constraint. With equal penalties and costs >= 0 a unit of mass either moves or stays, at
-  /// a price of penalty_a + penalty_b: P 1 <= a, P^T 1 <= b, and no pair of a higher cost has mass. The totals may
-  /// differ.
+  /// infinity makes the marginal a constraint. With equal penalties and costs >= 0 a unit of mass either moves or
+  /// stays, and staying costs penalty_a + penalty_b. So P 1 <= a, P^T 1 <= b, and no pair of a higher cost has mass.
+  /// The totals may differ.
   double penalty_a = std::numeric_limits<double>::infinity();
   double penalty_b = std::numeric_limits<double>::infinity();
   /// Partial transport: the mass of the plan, > 0 and at most the smaller total. Infinity: all of it.
@@ -118,9 +119,9 @@ struct ExactReport {
   double value = 0;               ///< The objective: the transport cost and the penalties.
   double mass_price = 0;          ///< Partial transport: the derivative of the optimum by the mass, from below.
   double dual = 0;                ///< A lower bound of the optimum: <a, f> + <b, g>, less (sum a + sum b - 2 mass) / 2
-                                  ///< times mass_price for partial transport, less all that rounding may add to it.
+                                  ///< times mass_price for partial transport, less a bound of the rounding error.
   double gap = 0;                 ///< The plan costs at most this more than the optimum: value - <a, f> - <b, g>, from
-                                  ///< reduced costs without cancellation, and what rounding may hide of it. NaN if
+                                  ///< reduced costs without cancellation, plus a bound of the rounding error. NaN if
                                   ///< mass is missing.
   double worst_reduced_cost = 0;  ///< The least C_ij - f_i - g_j that the last pass met, or 0 if none was negative.
   double cost_scale = 0;          ///< The largest |C_ij| of a candidate.
@@ -138,9 +139,10 @@ struct ExactPlan {
   std::vector<std::int64_t> column_indices;  ///< j of each entry, ascending within a row.
   std::vector<double> values;                ///< P_ij of each entry.
   /// Potentials in units of C: f (n), g (m), with f_i + g_j <= C_ij. They are derivatives of the optimum by a and b,
-  /// for a balanced problem up to the constant t of (f + t, g - t). With penalties f <= penalty_a and g <= penalty_b,
-  /// in absolute value. For partial transport both are at most mass_price / 2, and the derivatives are f and g less
-  /// this; if all mass of a side moves, they are derivatives from above. The derivative by C_ij is P_ij.
+  /// for a balanced problem up to the constant t of (f + t, g - t). With penalties |f| <= penalty_a and |g| <=
+  /// penalty_b. For partial transport f and g are at most mass_price / 2, and the derivatives are f - mass_price / 2
+  /// and g - mass_price / 2. If all mass of a side moves, these are derivatives from above. The derivative by C_ij is
+  /// P_ij.
   std::vector<double> f, g;
 
   std::int64_t rows() const { return static_cast<std::int64_t>(f.size()); }
@@ -149,19 +151,19 @@ struct ExactPlan {
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals. Without
 /// penalties and `mass` the totals must be equal to 1e-6 relative, and b is scaled to the total of a. An empty a or b
-/// is uniform with total 1, or with the total of the other if that one is given. Masses are
-/// multiples of about 2^-100 of the total, so integer weights give integer entries. A weight below half of this counts
-/// as 0, and the gap has its cost. Pairs of infinite cost have no mass; if they split the points into parts whose
-/// totals differ by rounding, up to 1e-12 of the total, the plan lacks the difference. Finite costs are at most 1e307 /
-/// (n + m + 2) in absolute value. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs
-/// run on the device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if
-/// forbidden pairs leave no plan; unsupported; out_of_memory; device_failure).
+/// is uniform with total 1, or with the total of the other if that one is given. Masses are multiples of a unit, about
+/// 2^-100 of the total, so integer weights give integer entries. A weight below half of the unit counts as 0, and the
+/// gap includes its cost. Pairs of infinite cost have no mass; if they split the points into parts whose totals differ
+/// by rounding, up to 1e-12 of the total, the plan lacks the difference. Finite costs are at most 1e307 / (n + m + 2)
+/// in absolute value. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs run on the
+/// device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if forbidden pairs
+/// leave no plan; unsupported; out_of_memory; device_failure).
 MONGE_API ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                                 ExactOptions const& options = {});
 
-/// The same over the pairs of a sparse matrix, all of which are candidates: memory and proof are O(n + m + pairs), on
-/// one thread of the host. With n = m and uniform weights it is a linear sum assignment; so it is for other shapes with
-/// weights 1 and ExactOptions::mass = min(n, m).
+/// The same over the pairs of a sparse matrix. All of them are candidates, so memory and proof are O(n + m + pairs).
+/// One thread of the host does the work. The problem is a linear sum assignment if n = m and weights are uniform, or
+/// for other shapes if weights are 1 and ExactOptions::mass = min(n, m).
 MONGE_API ExactPlan solve_exact(Context const& context, SparseCost const& cost, VectorView a, VectorView b,
                                 ExactOptions const& options = {});
 

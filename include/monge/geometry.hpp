@@ -21,9 +21,9 @@ constexpr auto names_of(CostFunction) {
       {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
 }
 
-/// Whether Hessian products by the points are available, with labels or without. First derivatives are for every cost
-/// function: the derivative of a distance 0 is 0, and coordinates that tie for the largest difference (p = infinity)
-/// have equal parts of it.
+/// Whether Hessian products by the points are available, with labels or without. First derivatives are available for
+/// every cost function. The derivative of a distance of 0 is set to 0. Coordinates that tie for the largest difference
+/// (p = infinity) get equal parts of the derivative.
 constexpr bool has_second_point_derivatives(CostFunction function) {
   return function == CostFunction::sqeuclidean || function == CostFunction::dot;
 }
@@ -34,7 +34,7 @@ constexpr bool has_second_point_derivatives(CostFunction function) {
 struct Labels {
   IndexView x;          ///< n labels in [0, rows of W). Empty x and y: no labels.
   IndexView y;          ///< m labels in [0, columns of W).
-  MatrixView cost;      ///< W. On CUDA it adds min(rows, columns) coordinates to each point: classes should be few.
+  MatrixView cost;      ///< W. On CUDA W adds min(rows, columns) coordinates to each point: classes should be few.
   double weight = 1.0;  ///< Finite.
 
   bool empty() const { return x.empty() && y.empty() && cost.rows() == 0 && cost.columns() == 0; }
@@ -55,9 +55,9 @@ struct PointCloud {
 /// Given costs C (n x m): finite numbers of any sign; +infinity forbids a pair. Each row of positive weight needs a
 /// finite cost to a column of positive weight, and vice versa. A row or column of weight 0 without a finite cost gets
 /// the potential +infinity and shares of 0. The matrix is float32 or float64, with rows possibly strided. Every pass
-/// reads it in place if the context can reach it, so it must not change while the solve or its Plan uses it. A CUDA
-/// context copies a matrix in host memory to the device once. Throws invalid_argument for NaN, -infinity, and positive
-/// weight without a finite cost.
+/// reads the matrix in place if the context can reach its memory, so the matrix must not change while the solve or its
+/// Plan uses it. A CUDA context copies a matrix in host memory to the device once. Throws invalid_argument for NaN,
+/// -infinity, and positive weight without a finite cost.
 struct CostMatrix {
   MatrixView cost;          ///< n x m; m x n if transposed.
   bool transposed = false;  ///< `cost` holds C^T: element (j, i) is C_ij.

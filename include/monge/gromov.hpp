@@ -4,11 +4,11 @@
 // with features s and t that live in one space (fused), or without them (alpha = 1). KL as in entropic.hpp; without eps
 // the plan is exact.
 //
-// E is not convex. A solve goes down from several starts and ends where no step lowers the objective: at a local
-// optimum. The report bounds its distance to the global one. Each step solves a linear problem. The cost of a pair is
-// the dot product of two vectors, which have min(p, q) + 1 coordinates, and r more for features. So memory is O((n + m)
-// (p + q)). docs/math.md, section 21. Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux,
-// Goldfeld, Kato 2023.
+// E is not convex. A solve descends from several starts and ends where no step lowers the objective: at a local
+// optimum. The report has a lower bound of the global optimum. Each step solves a linear problem. The cost of a pair is
+// the dot product of two vectors, which have min(p, q) + 1 coordinates, and r more for features. Memory is therefore
+// O((n + m) (p + q)). docs/math.md, section 21. Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020;
+// Rioux, Goldfeld, Kato 2023.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -30,10 +30,10 @@ namespace monge {
 
 /// The step from a plan to the next.
 enum class GromovMethod {
-  alternating,  ///< The plan of the objective, linearised at the last plan: mirror descent, or exact plans where eps is
-                ///< 0.
-  proximal,     ///< The same, with eps KL(P | last plan) as the entropy: the plan tends to one without entropy. The
-                ///< value has no term of eps.
+  alternating,  ///< The next plan minimises the objective, linearised at the last plan: mirror descent, or exact plans
+                ///< if eps is 0.
+  proximal,     ///< The same, with eps KL(P | last plan) as the entropy. The effect of the entropy vanishes in the
+                ///< limit, and the value has no entropy term.
 };
 constexpr auto names_of(GromovMethod) {
   using enum GromovMethod;
@@ -78,22 +78,24 @@ struct GromovOptions {
   /// Weight of E, in [0, 1]. Without features it has no effect: the weight is 1.
   double alpha = 0.5;
   GromovMethod method = GromovMethod::alternating;  ///< proximal needs eps > 0.
-  /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this share of its norm, at
-  /// least of 1e-3 of the largest norm that it may have. The last plan's marginal error is at most a tenth of it, as a
-  /// share of the mass; earlier steps take a tenth of the change before. > 0. Exact plans end where no step lowers the
-  /// value.
+  /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this fraction of its norm. A
+  /// norm below 1e-3 of its largest possible value counts as this bound. The last plan has a marginal error of at most
+  /// tolerance / 10 of the mass; each earlier step is solved to a tenth of the change in the step before. > 0. With
+  /// exact plans a search ends when no step lowers the value.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
-  /// Number of starts, >= 0. 1: the product plan. More: then the descriptors (up to 4096 points in each cloud), the
-  /// signs of up to three principal axes, and random rotations. 0: all but random ones; with `cross_moment` that alone.
-  /// Each of several starts takes three steps, which are loose with eps. Starts whose value is at most twice the least
-  /// go on: with eps the best two, without eps all.
+  /// Number of starts, >= 0. 1: the product plan alone. Larger numbers add, in this order: the descriptors (up to 4096
+  /// points in each cloud), the signs of up to three principal axes, and random rotations. 0: all but the random ones;
+  /// with `cross_moment` this start alone. If there are several starts, each takes three steps, with loose tolerances
+  /// if eps > 0. Then starts with a value of at most twice the least go on: the best two if eps > 0, otherwise
+  /// all; that of the product plan always goes on.
   int starts = 0;
-  int seed = 0;  ///< For the random rotations, >= 0.
+  int seed = 0;  ///< Seed of the random rotations, >= 0.
   Precision precision = Precision::automatic;
 
-  /// p x q, a first start: sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as Gromov::cross_moment has it.
+  /// A first start (p x q): the cross moment sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as in
+  /// Gromov::cross_moment.
   MatrixView cross_moment = {};
   std::function<bool(GromovProgress const&)> progress = {};  ///< Return false to stop.
 };
@@ -125,8 +127,8 @@ struct GromovStart {
   bool finished = false;  ///< Whether it went on after the first steps.
 };
 
-/// The result of a solve. Values are float64. Those of the objective are of the plan after its rows and columns were
-/// moved to the marginals, as in Altschuler, Weed, Rigollet 2017, so they bound the minimum from above.
+/// The result of a solve. Values are float64. The objective is evaluated at the plan after its rows and columns were
+/// moved to the marginals, as in Altschuler, Weed, Rigollet 2017, so its values bound the minimum from above.
 struct GromovReport {
   Status status = Status::converged;
   std::string message;  ///< One sentence: the end and, if short of the tolerance, a remedy.
@@ -139,8 +141,8 @@ struct GromovReport {
   /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method.
   double entropy = 0;
   /// A lower bound of the minimum of alpha E + (1 - alpha) <M, .> over all plans, whatever the start, and so of the
-  /// objective with entropy. The better one of two bounds: by norms and principal moments and, where `starts` has them,
-  /// by descriptors.
+  /// objective with entropy. The larger of two bounds: one by norms and principal moments and, where `starts` includes
+  /// descriptors, one by descriptors.
   double lower_bound = 0;
   /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
   /// last step has lowered the objective by at least this much. Without eps it is the Frank-Wolfe gap: no plan lowers
@@ -151,7 +153,7 @@ struct GromovReport {
   double mass = 0;            ///< sum a.
   int iterations = 0;         ///< Steps of all starts.
   std::int64_t sweeps = 0;    ///< Sweeps of all steps, or passes over all pairs of exact ones.
-  int best = 0;               ///< Index of the start of the plan.
+  int best = 0;               ///< Index of the start that led to the plan.
   std::vector<GromovStart> starts;
   struct {
     double bounds = 0, steps = 0, total = 0;
@@ -176,7 +178,7 @@ struct MONGE_API Gromov {
   std::optional<Plan> plan;
   std::optional<ExactPlan> exact;    ///< The same if eps is 0.
   std::vector<double> u, v;          ///< Row-major.
-  std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start of a problem like it.
+  std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start for a similar problem.
 
   struct State;  // src/gromov/gromov_state.hpp
   std::shared_ptr<State const> state;
@@ -185,15 +187,16 @@ struct MONGE_API Gromov {
   /// the plan stays as it is. By weights they are the potentials of the marginals. Takes two products of the plan.
   /// Throws unsupported for the proximal method, whose plan is no minimiser.
   void gradients(GromovGradients const& out) const;
-  /// out (k x columns of u) = the features u of new points (k x p) with features (k x r) as s has them, at the costs of
-  /// the last step: Plan::potential() and c_transform() take them in the place of points. In host memory.
+  /// Writes the vectors u of new points, at the costs of the last step, to out (k x columns of u). `points` is k x p,
+  /// and `features` is k x r like s. Plan::potential() and c_transform() take these vectors in the place of points. All
+  /// arguments lie in host memory.
   void source_features(MatrixView points, MatrixView features, MutableMatrixView out) const;
 };
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6
-/// relative; b is scaled to the total of a. Empty ones are uniform, as in solve(). Memory is O((n + m) (p + q)), or
-/// what solve_exact() takes. Throws Error (invalid_argument, unsupported, out_of_memory). A solve that does not
-/// converge throws nothing: GromovReport::status says so.
+/// relative; b is scaled to the total of a. Empty ones are uniform, as in solve(). Memory is O((n + m) (p + q)), plus
+/// that of solve_exact() if eps is 0. Throws Error (invalid_argument, unsupported, out_of_memory). A solve that does
+/// not converge throws nothing: GromovReport::status says so.
 MONGE_API Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
                               GromovOptions const& options = {});
 inline Gromov solve_gromov(Context const& context, GromovClouds const& clouds, GromovOptions const& options = {}) {

@@ -1,4 +1,5 @@
-// A Communicator of an MPI communicator. The library itself needs no MPI: the program that includes this header does.
+// Makes a Communicator from an MPI communicator. The library itself needs no MPI: the program that includes this header
+// does.
 #pragma once
 #include <mpi.h>
 
@@ -18,7 +19,7 @@
 namespace monge {
 namespace detail {
 
-/// Collectives that are polled, so that a rank that does not come ends them.
+/// Collectives that are polled, so that they end with an error if a rank does not come.
 class MpiGather {
  public:
   MpiGather(MPI_Comm communicator, double limit) : limit_(limit) {
@@ -110,9 +111,10 @@ class MpiGather {
 
 }  // namespace detail
 
-/// The ranks of an MPI communicator, for Context::distributed(). All its ranks call it. MPI must be initialised, with
-/// MPI_THREAD_FUNNELED or more where threads work, and stay so while a context uses the result. A message that not all
-/// ranks have reached after `limit` seconds throws device_failure: see Communicator::limit.
+/// The ranks of an MPI communicator, for Context::distributed(). All ranks of the MPI communicator call this function.
+/// MPI must be initialised, with MPI_THREAD_FUNNELED or more where threads work, and must stay initialised while a
+/// context uses the result. A message that not all ranks have reached after `limit` seconds throws device_failure: see
+/// Communicator::limit.
 inline Communicator mpi_communicator(MPI_Comm communicator, double limit = kRankLimit) {
   auto const gather = std::make_shared<detail::MpiGather>(communicator, limit);
   return {

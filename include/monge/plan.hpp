@@ -33,9 +33,9 @@ class MONGE_API Plan {
   std::int64_t rows() const;     ///< n
   std::int64_t columns() const;  ///< m
 
-  /// Potentials in units of C: f (n), g (m). Those of a balanced problem are unique up to (f + t, g - t). solve() with
-  /// a certificate and a tolerance above 0 returns the pair with <a, f> = <b, g>: it does not depend on the order of
-  /// the sides.
+  /// Potentials in units of C: f (n), g (m). Potentials of a balanced problem are unique up to (f + t, g - t). solve()
+  /// with a certificate and a tolerance above 0 returns the pair with <a, f> = <b, g>, which does not depend on the
+  /// order of the sides.
   std::vector<double> f() const;
   std::vector<double> g() const;
   void potentials(MutableVectorView f, MutableVectorView g) const;
@@ -70,8 +70,8 @@ class MONGE_API Plan {
   /// defined at a_i = 0 too. At the optimum they are the derivatives of OT_eps. At other potentials they are the
   /// derivatives of the dual value at fixed f and g, and contain the marginals of P. The derivative by C_ij is P_ij:
   /// dense(). For each of x and y the first call takes a product with the points of the other side, or a pass that sums
-  /// the derivatives of distances. The estimate of the
-  /// distance takes about four products, and two passes (CPU: one) for each step of conjugate gradients.
+  /// the derivatives of distances. The estimate of the distance takes about four products, and two passes (CPU: one)
+  /// for each step of conjugate gradients.
   GradientReport gradients(GradientViews const& out, GradientOptions const& options = {}) const;
 
   /// Derivatives by the points of sum_ij P_ij <l_i, r_j> C_ij at fixed P, l (n x k), r (m x k):
@@ -88,7 +88,8 @@ class MONGE_API Plan {
 
   /// out (n x d) solves (H + shift) out = v for the Hessian in x, by conjugate gradients on hessian_product(): a step
   /// of Newton's method. v (n x d). shift has the units of C over x squared. It must make H + shift positive, otherwise
-  /// the status is negative_curvature. `options` are for this system; each product by H takes a tenth of its tolerance.
+  /// the status is negative_curvature. `options` are for this system; each product by H is solved to a tenth of its
+  /// tolerance.
   LinearReport inverse_hessian_product(MatrixView v, MutableMatrixView out, double shift = 0,
                                        LinearOptions const& options = {}) const;
 
@@ -99,9 +100,10 @@ class MONGE_API Plan {
   LinearReport potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
                                    LinearOptions const& options = {}) const;
 
-  /// The derivatives of <u, P v> by the points and the weights, u (n x p), v (m x p). They are those of any function L
-  /// of P v with dL/d(P v) = u. The derivative by v is P^T u: apply_transpose(). Implicit differentiation, by one
-  /// linear system; the derivative by points takes a Hadamard product with k = p + 2. For L of P^T v exchange u and v.
+  /// The derivatives of <u, P v> by the points and the weights, u (n x p), v (m x p). They equal the derivatives of any
+  /// function L of P v with dL/d(P v) = u. The derivative by v is P^T u: apply_transpose(). Implicit differentiation,
+  /// by one linear system; the derivative by points takes a Hadamard product with k = p + 2. For L of P^T v exchange u
+  /// and v.
   LinearReport product_gradients(MatrixView u, MatrixView v, GradientViews const& out,
                                  LinearOptions const& options = {}) const;
 
@@ -116,12 +118,12 @@ class MONGE_API Plan {
   /// The k largest P_ij of each column, likewise: m x k, 1 <= k <= n.
   void top_k_transpose(MutableIndexView indices, MutableMatrixView values) const;
   /// Counts the P_ij > threshold, compared in float64; threshold >= 0. Writes the row pointers of a CSR matrix to
-  /// row_begin (n + 1): the number of such entries in the rows before each. Returns their total. One pass; waits for
-  /// the device.
+  /// row_begin (n + 1): the number of such entries in the rows before each. Returns the number of all such entries. One
+  /// pass; waits for the device.
   std::int64_t count_above(double threshold, MutableIndexView row_begin) const;
-  /// Writes these entries, given row_begin of count_above() for the same threshold: j to columns and P_ij to values,
-  /// row by row with ascending j. Both have the size that count_above() returned. If row_begin does not fit, throws
-  /// invalid_argument with the outputs partly written. One pass; waits for the device.
+  /// Writes the entries P_ij > threshold, given row_begin of count_above() for the same threshold: j to columns and
+  /// P_ij to values, row by row with ascending j. columns and values have the size that count_above() returned. If
+  /// row_begin does not fit, throws invalid_argument with the outputs partly written. One pass; waits for the device.
   void entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
                      MutableVectorView values) const;
   /// pairs (K x 2): K pairs (i, j) drawn independently from P / sum P. Pair number k depends on seed and k alone, by

@@ -1,8 +1,8 @@
 // Batches of matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and the
 // gradient of this projection. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's
-// matching and Sinkhorn routing are presets of one iteration; docs/projection.md defines it.
-//   P = diag(u) K diag(v),   K_ij from the logits,   u_i = a_i / (sum_j K_ij v_j + ...),   v_j = b_j / (sum_i K_ij u_i
-//   + ...)
+// matching and Sinkhorn routing are presets of one iteration, which docs/projection.md defines.
+//   P = diag(u) K diag(v),   K_ij from the logits,
+//   u_i = a_i / (sum_j K_ij v_j + ...),   v_j = b_j / (sum_i K_ij u_i + ...)
 // Source: Fused & Furious, section II; mHC (arXiv 2512.24880), eq. 8 and 9.
 #pragma once
 #include <cstdint>
@@ -139,7 +139,7 @@ struct ProjectionOptions {
   EpsilonMode epsilon_mode = EpsilonMode::none;
   double epsilon = 0;   ///< >= 0. With epsilon_mode none only softmax uses it.
   int iterations = 20;  ///< One is a row step and a column step; >= 1. With a tolerance, at most this many. A GPU may
-                        ///< skip iterations that cannot change an entry by more than 2^-20 of it.
+                        ///< skip iterations that cannot change an entry by more than 2^-20 of its value.
   /// Each matrix stops when all sums of the first side have at most this relative error; 0: never.
   double tolerance = 0;
   double temperature = 1;   ///< > 0; 1 with start positive.
@@ -151,7 +151,8 @@ struct ProjectionOptions {
   ProjectionGradient gradient = ProjectionGradient::unrolled;
   double implicit_tolerance = 1e-4;  ///< > 0, relative, on the sums of the first side.
   double row_sum = 1;                ///< > 0; every a_i. Every b_j is then n row_sum / m.
-  VectorView row_marginal = {};  ///< a, replaces row_sum; >= 0, one for all matrices. In device memory the call waits.
+  VectorView row_marginal = {};  ///< a, replaces row_sum; >= 0, one for all matrices. If it lies in device memory, the
+                                 ///< call waits.
   VectorView column_marginal = {};  ///< b; its total must be that of a, to 1e-5.
 };
 
@@ -198,9 +199,9 @@ MONGE_API ProjectionOptions projection_preset(std::string_view preset);
 /// the call returns when its work is enqueued in the context's stream; on the CPU, when it is done. A row or column
 /// without mass, such as one of -inf logits, stays zero. A NaN stays within its matrix. The bits of a matrix do not
 /// depend on its place in the batch. n and m may be up to kLargestProjection. On CUDA, matrices larger than 128 x 128
-/// need a buffer: the context keeps about 256 MiB, or as much as one matrix needs if this is more. Their gradient must
-/// be unrolled. A CUDA context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes,
-/// options, out overlapping logits; unsupported; device_failure).
+/// need a buffer: the context keeps about 256 MiB, or as much as one matrix needs if this is more. The gradient of such
+/// matrices must be unrolled. A CUDA context copies matrices in host memory, and waits. Throws Error (invalid_argument:
+/// shapes, options, out overlapping logits; unsupported; device_failure).
 MONGE_API void project(Context const& context, BatchView logits, MutableBatchView out,
                        ProjectionOptions const& options = {});
 

@@ -1,5 +1,4 @@
-// Arrays whose rows are spread over the ranks: gather_rows() makes whole arrays of them, as the calls of the library
-// take them.
+// Arrays whose rows are spread over the ranks. gather_rows() makes the whole arrays that the calls of the library take.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace monge {
 
-/// Rows of all ranks, in the order of the ranks, row-major. Those of this rank are the rows from `begin` to `end` - 1.
+/// Rows of all ranks, in the order of the ranks, row-major. This rank gave the rows from `begin` to `end` - 1.
 template <class T>
 struct GatheredRows {
   std::vector<T> all;
@@ -21,8 +20,8 @@ struct GatheredRows {
 };
 
 /// Gathers rows of `columns` numbers each. All ranks call it, each with its own rows; a rank may have none. Throws
-/// Error (invalid_argument) on all ranks where they differ in columns or in the size of a number, and where the
-/// communicator has no all_gather.
+/// Error (invalid_argument) on all ranks if ranks differ in columns or in the size of a number, or if the communicator
+/// has no all_gather.
 template <class T>
 requires std::is_trivially_copyable_v<T> GatheredRows<T> gather_rows(Communicator const& communicator,
                                                                      std::span<T const> mine,

@@ -72,11 +72,11 @@ constexpr auto names_of(RegularizedMethod) {
 
 /// The quantity that the tolerance bounds.
 enum class RegularizedCriterion {
-  gap,  ///< RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|. The gap is relative to the larger of
-        ///< the primal value, for costs shifted to begin at 0, and 1e-6 (after float32 1e-3) of the mass times the
-        ///< range of the costs between points with mass. Costs of more than 100 times the others do not count in the
-        ///< range if the others are a sixteenth of the allowed pairs, by mass. Costs that are all equal have the slope
-        ///< of h at equal entries in place of a range.
+  gap,  ///< Two quantities: RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|. The gap is relative
+        ///< to the larger of two numbers: the primal value for costs shifted so that the least is 0, and 1e-6 (after
+        ///< float32 1e-3) times the mass times the range of the costs between points with mass. The range leaves out
+        ///< costs of more than 100 times the others if the others are a sixteenth of the allowed pairs, by mass. If all
+        ///< costs are equal, the slope of h at equal entries takes the place of the range.
   residual,  ///< The residual alone.
 };
 constexpr auto names_of(RegularizedCriterion) {
@@ -104,9 +104,9 @@ struct RegularizedOptions {
                     ///< weights reduce it (docs/math.md, section 17); the report has the value used. With method newton
                     ///< step, accelerate and check_every must keep their defaults.
   /// Runs a second splitting recursion, with restarts and adapted steps, in turns with the plain one, from iteration
-  /// 300 on. The first to converge ends both. Together they take at most twice the iterations of the plain one, often a
-  /// fraction of them. `iterations` limits the plain one; the better result is returned. Takes two more n x m arrays.
-  /// With method auto it is ignored when Newton's method is chosen.
+  /// 300 on. The first recursion to converge ends both. Both together take at most twice the iterations of the plain
+  /// one alone, and often a fraction of them. `iterations` limits the plain one; the better result is returned. Takes
+  /// two more n x m arrays. With method auto it is ignored when Newton's method is chosen.
   bool accelerate = false;
   /// Arithmetic of splitting, not tf32. auto is float32 for a tolerance of 1e-5 or more, and float64 for a smaller one
   /// or if hypentropy_width needs it. Newton's method is always float64.
@@ -215,10 +215,10 @@ class MONGE_API RegularizedPlan {
   /// out (n x m) = X.
   void dense(MutableMatrixView out) const;
   /// Writes the row pointers of a CSR matrix to row_begin (n + 1): the number of non-zero X_ij in the rows before each.
-  /// Returns their total. Waits for the device.
+  /// Returns the number of all non-zero X_ij. Waits for the device.
   std::int64_t nonzeros(MutableIndexView row_begin) const;
-  /// Writes these entries, given row_begin of nonzeros(): j to columns and X_ij to values, row by row with ascending j.
-  /// Waits for the device.
+  /// Writes the non-zero entries, given row_begin of nonzeros(): j to columns and X_ij to values, row by row with
+  /// ascending j. Waits for the device.
   void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const;
 
   /// X 1 (n) and X^T 1 (m).
@@ -237,13 +237,13 @@ class MONGE_API RegularizedPlan {
   std::unique_ptr<State> state_;
 };
 
-/// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals: equal to
-/// 1e-6 relative and to half of the tolerance, or to 1e-6 alone where p or q is float32. q is scaled to the total of p.
-/// An empty p or q is uniform with total 1, or with the total of the other if that one is given. Costs are a matrix or
-/// those of points, and may have any offset and scale. Splitting stores X and the costs. Newton's method stores the
-/// active pairs of two iterates, at first about half of all pairs, in lists that grow: on the CPU up to 7 n m bytes,
-/// and on CUDA bits. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a
-/// Status.
+/// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals, up to a
+/// relative difference of 1e-6 and of half of the tolerance; of 1e-6 alone if p or q is float32 or the tolerance is 0.
+/// q is scaled to the total of p. An empty p or q is uniform with total 1, or with the total of the other if that one
+/// is given. Costs are a matrix or those of points, and may have any offset and scale. Splitting stores X and the
+/// costs. Newton's method stores the active pairs of two iterates, at first about half of all pairs: on the CPU in
+/// lists that grow, up to 7 n m bytes, and on CUDA as bits. Throws Error (invalid_argument, unsupported, out_of_memory,
+/// device_failure). A solve that does not converge throws nothing: RegularizedReport::status says so.
 MONGE_API RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p,
                                             VectorView q, Regularizer const& regularizer,
                                             RegularizedOptions const& options = {});
@@ -258,11 +258,12 @@ struct RegularizedProblem {
 
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. Splitting iterates all problems
 /// together: on CUDA by one launch for all, on the CPU in parallel where each takes one thread. Newton's method solves
-/// one problem after the other; problems that take one thread each (CPU) or have at most 2^22 pairs (CUDA, in eight
-/// streams) run in parallel, unless progress is set. Seconds in a report add up the steps in which the problem took
-/// part, alone or with others. RegularizedOptions::u, v and plan must be empty. progress gets the index of the problem,
-/// and false stops this problem alone. Throws Error as solve_regularized() does. A wrong argument of any problem throws
-/// before the first iteration. The message begins with the problem: "problem 3: p: ...".
+/// in parallel the problems that take one thread each (CPU) or have at most 2^22 pairs (CUDA, in eight streams), unless
+/// progress is set. It solves the other problems one after the other. The seconds in a report count each step in which
+/// the problem took part, alone or with others. RegularizedOptions::u, v and plan must be empty. progress gets the
+/// index of the problem; if it returns false, this problem alone stops. Throws Error as solve_regularized() does. A
+/// wrong argument of any problem throws before the first iteration. The message begins with the problem: "problem 3: p:
+/// ...".
 MONGE_API std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                                std::span<RegularizedProblem const> problems,
                                                                RegularizedOptions const& options = {});

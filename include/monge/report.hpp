@@ -13,7 +13,7 @@ namespace monge {
 /// Arithmetic of the sweeps. The certificate is always float64.
 enum class Precision {
   automatic,  ///< "auto": float32, then float64 where float32 can go no further; float64 from the start where it is
-              ///< expected to be as fast. The report has the last one.
+              ///< expected to be as fast. Report::precision is the last of them.
   float32,    ///< Results good to float32 rounding.
   tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
   float64,
@@ -66,7 +66,7 @@ struct Check {
   double marginal_error;  ///< Measured by the sweep; relative like the tolerance.
   double relaxation;
   Precision precision;
-  double gradient_norm;  ///< |P 1 - a|_2 of both sides together, likewise.
+  double gradient_norm;  ///< The 2-norm of the errors of both marginals together, likewise.
   double seconds;        ///< Time since the solve began.
 };
 
@@ -90,7 +90,7 @@ struct Report {
   double mass_b = 0;            ///< sum b.
   double transported_mass = 0;  ///< sum P.
   double marginal_error = 0;    ///< |P 1 - a exp(-f / rho_a)|_1 + |P^T 1 - b exp(-g / rho_b)|_1: how far the potentials
-                                ///< are from optimal. If the marginal is a constraint, how far P is from it.
+                                ///< are from optimal. For a marginal that is a constraint: how far P is from it.
   double gradient_norm = 0;     ///< The same in the 2-norm, of both sides together: |gradient of the dual|_2.
   double transport_cost = 0;    ///< <C, P>.
   /// <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), without the terms of constraints.
@@ -106,8 +106,8 @@ struct Report {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;
   /// The most bytes that the library's arrays took at one time during the call, in the memory of the device: the arrays
-  /// of the call, and those of plans and solvers that are alive. On a GPU it counts the arrays of the context, on the
-  /// CPU those of the process, without vectors of one number for each point.
+  /// of the call, and those of plans and solvers that are alive. On a GPU it counts the arrays of the context. On the
+  /// CPU it counts the arrays of the process, except vectors of one number for each point.
   std::int64_t peak_bytes = 0;
   std::vector<Check> history;
 };

@@ -16,7 +16,7 @@ namespace monge {
 ///
 /// Each solve reads geometry and warm start, so their memory must not change until they are replaced or the last solve
 /// is done. After writing new values to the same memory, call set_geometry(). A returned Plan does not change: while it
-/// exists, the next problem gets its own memory.
+/// exists, the next problem gets new memory.
 class MONGE_API Solver {
  public:
   /// Arguments as in solve(). The first solve checks points and costs. Throws Error (invalid_argument).
