@@ -88,7 +88,7 @@ class NumPy:
         return np.ascontiguousarray(array, dtype=np.int64)
 
     def shares(self, given: Any, array: Array) -> bool:
-        """Whether `array`, which was read of the argument `given`, may lie in memory that the caller can change."""
+        """Whether `array`, read from the argument `given`, may lie in memory that the caller can change."""
         return array is given or array.base is not None or not isinstance(given, (list, tuple, np.ndarray))
 
     def copy(self, array: Array) -> Array:
@@ -534,7 +534,7 @@ def read_optional(field: str, value: Any) -> Array | None:
 
 
 def kept(given: Any, array: Array) -> Array:
-    """`array`, which was read of the argument `given`, in memory that the caller does not change: a result may read it
+    """`array`, read from the argument `given`, in memory that the caller does not change: a result may read it
     again."""
     framework = framework_of(given)
     return framework.copy(array) if framework.shares(given, array) else array
@@ -557,8 +557,8 @@ MOST_COPIED = 32 << 20
 
 
 class Fingerprint:
-    """Entries of a matrix that is too large for a copy, which show that the caller has changed it: some of each row and
-    of each column, and the diagonal. On a GPU the counter of PyTorch takes their place."""
+    """Entries of a matrix that is too large for a copy: some of each row and of each column, and the diagonal. They
+    show whether the caller has changed the matrix. On a GPU the counter of PyTorch takes their place."""
 
     def __init__(self, field: str, matrix: Array) -> None:
         self._field, self._matrix, self._framework = field, matrix, framework_of(matrix)
@@ -588,7 +588,7 @@ class Fingerprint:
 
 @functools.lru_cache(maxsize=8)
 def _spread(n: int, m: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Places in all rows and columns of a matrix, up to 32768: those of the diagonal, and as many anywhere."""
+    """Places in all rows and columns of a matrix, up to 32768 of each: those of the diagonal, and as many elsewhere."""
     longer, most = max(n, m), 1 << 15
     k = np.arange(min(longer, most)) * longer // min(longer, most)
     anywhere = (k * 0x9E3779B1 + 0x7F4A7C15) % (min(n, m) * longer)

@@ -38,7 +38,8 @@ def linear_sum_assignment(
     Args:
         cost_matrix: One matrix (n, m), a batch (..., n, m), or a list of matrices of any shapes, one dtype and one
             device. inf forbids a pair; with `maximize` -inf does. Or a sparse matrix of SciPy or PyTorch: a pair that
-            it does not store is forbidden, and of several optimal assignments any may be found, on the host.
+            it does not store is forbidden. It is solved on the host, and if several assignments are optimal, any of
+            them may be found.
         maximize: Whether the sum is to be the largest.
         rows, columns: For a batch: whole numbers of its shape (...). Only the first `rows` rows and `columns` columns
             of each matrix are used.
@@ -87,7 +88,7 @@ def linear_sum_assignment(
 def _assign_sparse(
     costs: SparseCosts, place: Place, maximize: bool, check: bool, n_threads: int | None
 ) -> tuple[Array, Array]:
-    """The assignment as exact transport of weights 1, of a part of them where the sides differ."""
+    """The assignment as exact transport of weights 1; as partial transport where the sides differ in size."""
     n, m = costs.shape
     values = -costs.values if maximize else costs.values
     count, problem_is = min(n, m), _INVALID

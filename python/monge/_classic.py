@@ -271,7 +271,7 @@ def sinkhorn(
             the mass, at which to stop.
         verbose, warn: Show a bar (tqdm); warn if the solve ends short of stopThr.
         log: Return the dictionary, too: `niter`, `log_u`, `log_v`, `u`, `v`, the :class:`OTResult` as `result`, and
-            `err`, the errors that stopThr bounds, at each check and last of the plan. With several b, arrays have a
+            `err`, the errors that stopThr bounds, at each check and at last of the plan. With several b, arrays have a
             column for each, `err` has the largest of their errors, and `result` is a :class:`BatchResult`.
         warmstart: (log u, log v), as in the log.
         options: `device`, as for :func:`monge.solve`, and the library's options, :class:`monge.SolveOptions`.
@@ -514,12 +514,12 @@ def sinkhorn_unbalanced(
         warmstart: (log u, log v), as in the log.
         verbose: Show a bar (tqdm), or print where tqdm is not installed.
         log: Return a dictionary, too: `err` as in :func:`sinkhorn`, `cost`, `total_cost`, the :class:`OTResult` as
-            `result`, and `logu` and `logv`, of which P_ij = c_ij exp(logu_i + logv_j - M_ij / reg), with "entropy"
-            without c_ij. With several b, arrays have a column for each, and `result` is a :class:`BatchResult`.
+            `result`, and `logu` and `logv`, with P_ij = c_ij exp(logu_i + logv_j - M_ij / reg); for "entropy" without
+            the factor c_ij. With several b, arrays have a column for each, and `result` is a :class:`BatchResult`.
         options: `device`, as for :func:`monge.solve`, and the library's options, :class:`monge.SolveOptions`.
 
     Raises:
-        NotImplementedError: Another reg_type; c or a warm start with several b. Others are those of
+        NotImplementedError: Another reg_type; c or a warm start with several b. Other errors are those of
             :func:`monge.solve`.
 
     Source: Chizat et al. 2018; Sejourne, Vialard, Peyre 2022.
@@ -612,7 +612,7 @@ def smooth_ot_dual(
             as `res`.
 
     Raises:
-        NotImplementedError: Another reg_type, or max_nz. Others are those of :func:`monge.solve_regularized`.
+        NotImplementedError: Another reg_type, or max_nz. Other errors are those of :func:`monge.solve_regularized`.
 
     Source: Blondel, Seguy, Rolet 2018.
     """
@@ -702,7 +702,7 @@ def emd(
 
 
 def _partial(a: Any, b: Any, M: Any, m: Any) -> tuple[ExactResult, Array]:
-    """The result and its value. Without m the mass, and by it the value, depends on the weights of a side."""
+    """The result and its value. Without m the mass, and with it the value, depends on the weights of a side."""
     a, b = _weights(a), _weights(b)
     problem = matrix_problem(M, a, b, may_be_sparse=True)
     if m is not None:
@@ -731,7 +731,7 @@ def partial_wasserstein(a: Any, b: Any, M: Any, m: float | None = None, nb_dummi
 
     Args:
         a, b, M: Weights and costs, as for :func:`solve_exact`; totals may differ, and empty weights are uniform.
-        m: The mass, > 0, by default the smaller total, on which derivatives by the weights then depend.
+        m: The mass, > 0. By default it is the smaller total, and derivatives by the weights include its change.
         nb_dummies: Has no effect: the dustbin is one point.
         log: Adds a dictionary of `cost` (also as `partial_w_dist`), the potentials `u` and `v`, `warning` and
             `result_code`, 1 for a proved optimum.
@@ -746,8 +746,8 @@ def partial_wasserstein(a: Any, b: Any, M: Any, m: float | None = None, nb_dummi
 def partial_wasserstein2(
     a: Any, b: Any, M: Any, m: float | None = None, nb_dummies: int = 1, log: bool = False
 ) -> Any:
-    """POT's ``ot.partial.partial_wasserstein2``: the cost of the plan of :func:`partial_wasserstein`, which tensors of
-    PyTorch differentiate, and with `log` also (cost, log). The log has the plan, too, as `T`.
+    """POT's ``ot.partial.partial_wasserstein2``: the cost of the plan of :func:`partial_wasserstein`, with derivatives
+    for tensors of PyTorch; with `log` (cost, log). The log has the plan, too, as `T`.
 
     Arguments and errors are those of :func:`partial_wasserstein`.
     """
@@ -769,11 +769,11 @@ def emd2(
     check_marginals: bool = True,
     potentials_init: tuple[Any, Any] | None = None,
 ) -> Any:
-    """POT's ``ot.emd2``: the optimal cost, which tensors of PyTorch differentiate, and with `log` also (cost, log).
+    """POT's ``ot.emd2``: the optimal cost, with derivatives for tensors of PyTorch; with `log` (cost, log).
 
     Its derivatives by a and b are the potentials, each with mean 0, as in POT. A matrix b (m, k) has k problems in its
-    columns, and a list of results. With `return_matrix` the log has the plan,
-    too, as `G`. Other arguments are those of :func:`emd`; `processes` has no effect.
+    columns, and the result is a list. With `return_matrix` the log has the plan, too, as `G`. Other arguments are those
+    of :func:`emd`; `processes` has no effect.
     """
     if isinstance(b, (list, tuple)):
         b = np.asarray(b)

@@ -41,8 +41,8 @@ class Ranks:
     def gather_rows(self, own: Any) -> tuple[Any, slice]:
         """The rows of all ranks, in the order of the ranks, and the slice of them that this rank gave.
 
-        All ranks call it. Where `own` is a tensor of PyTorch that requires gradients, it receives those of its rows in
-        the result. The rows of other ranks are constants.
+        All ranks call it. If `own` is a tensor of PyTorch that requires gradients, it receives the gradients of its
+        rows of the result. The rows of other ranks are constants.
 
         >>> x, own = ranks.gather_rows(x_own)                           # doctest: +SKIP
         >>> result = monge.solve_sample(x, y, reg=0.5)                  # doctest: +SKIP
@@ -109,8 +109,9 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, devi
 
     Every rank makes the same calls with the same arguments and gets the same results, with equal bits. A rank that has
     other arguments, is in another call or raises ends the call on all ranks with one error. A `progress` function is given
-    on all ranks or on none; the answer of rank 0 counts, and an exception of it stops the solve on all ranks. Attributes
-    and methods of a result that compute something, such as potentials, are calls too, also after the `with` block.
+    on all ranks or on none; the answer of rank 0 counts, and an exception of the function stops the solve on all ranks.
+    Attributes and methods of a result that compute something, such as potentials, are calls too, also after the `with`
+    block.
 
     >>> from mpi4py import MPI                                          # doctest: +SKIP
     >>> with monge.distributed(MPI.COMM_WORLD, n_threads=8):            # doctest: +SKIP
@@ -126,11 +127,12 @@ def distributed(group: Any = None, n_threads: int = 1, limit: float = 60.0, devi
             for its default group; or an object with `rank`, `size` and `all_gather(mine, every, sizes)`, which writes
             the bytes of all ranks, `sizes` of them, into the memoryview `every`.
         n_threads: Threads of each rank on the CPU; 0: all cores that it may use.
-        limit: Seconds, > 0 and <= 1e6, that a rank waits for the others before it raises: it must exceed the time by
-            which ranks differ in their work between calls. An object of the caller's has its own limit.
+        limit: Seconds, > 0 and <= 1e6, that a rank waits for the others before it raises. `limit` must exceed the time
+            by which ranks differ in their work between calls. It has no effect on the `all_gather` of an object of the
+            caller's.
         device: "cpu", or the rank's "cuda:0", "cuda:1", ...; "cuda" is PyTorch's current device if PyTorch uses CUDA,
-            otherwise "cuda:0". Arrays lie there or in host memory. Work goes to PyTorch's current stream if PyTorch uses
-            CUDA; calls of another stream are refused.
+            otherwise "cuda:0". Arrays lie there or in host memory. Work goes to PyTorch's current stream if PyTorch
+            uses CUDA; calls on another stream are refused.
 
     Raises:
         ValueError: Ranks differ in n_threads, in the kind of device, or in the version or the instruction set of the
@@ -160,7 +162,8 @@ def on_devices(
     """Runs work(device) on several devices of this process, which share the work of all calls: a thread and rank each.
 
     Each thread runs `work` within `distributed`, which says what ranks must keep to. For one device `work` runs in the
-    caller's thread. Results of the library belong to their rank: take from them within `work` all that is to be computed.
+    caller's thread. Results of the library belong to their rank: everything that they compute must be taken from them
+    within `work`.
 
     >>> f = monge.on_devices(                                           # doctest: +SKIP
     ...     lambda device: monge.solve_sample(x.to(device), y.to(device), reg=0.5).potential_a
@@ -177,7 +180,7 @@ def on_devices(
 
     Raises:
         Exception: That of the device that raises first; the others then end their calls.
-        KeyboardInterrupt: After Ctrl-C, once `work` has ended on all devices: on each its next message raises.
+        KeyboardInterrupt: After Ctrl-C, once `work` has ended on all devices: the next message raises on each of them.
         ValueError: `devices` names no device, or `limit` is out of range.
         NotImplementedError: This build has no CUDA, or the machine no such device.
     """

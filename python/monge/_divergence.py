@@ -118,7 +118,8 @@ class DivergenceResult:
 def views_of_divergence(
     problems: Sequence[Problem], potentials: Sequence[Any] | None = None, precisions: Sequence[str] | None = None
 ) -> Any:
-    """A problem of the library: of cost matrices all three, of points that of a and b, which makes the self terms.
+    """The geometries, weights, potentials and precisions of a divergence. Cost matrices have a geometry for each part;
+    points have one for a and b, from which the library makes the self terms.
 
     `potentials` are f and g of the three parts; `precisions` those of their plans.
     """
@@ -276,8 +277,9 @@ def c_transform(
     """f_i = min_j (C_ij - g_j), and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
 
     g (m) is in units of the cost. X_a, X_b, `metric`, `costs` (:class:`monge.CostOptions`), `n_threads` and `device`
-    are as for :func:`monge.solve_sample`. The arithmetic is float64. If tensors of PyTorch require gradients, f has first
-    derivatives by the points and by g, those of the minimising pairs. A ValueError names the argument that is wrong.
+    are as for :func:`monge.solve_sample`. The arithmetic is float64. If tensors of PyTorch require gradients, f has
+    first derivatives by the points and by g, which are those of the minimising pairs. A ValueError names the argument
+    that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
@@ -299,7 +301,8 @@ def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
     """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g.
 
     f (n) and g (m) are in units of the cost. Weights a (n) and b (m) are uniform by default. A ValueError names the
-    argument that is wrong. A number has no gradients: tensors that require them are a NotImplementedError.
+    argument that is wrong. The result is a number without gradients: tensors that require them are a
+    NotImplementedError.
     """
     for field, given in (("f", f), ("g", g), ("a", a), ("b", b)):
         refuse_gradient(field, given)

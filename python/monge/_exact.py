@@ -111,10 +111,10 @@ class ExactResult(SparsePlanResult):
     """The result of :func:`monge.solve_exact` and its like, with the attributes of POT's ``OTResult`` and more.
 
     P minimises <M, P>, or the objective with penalties, and has at most n + m - 1 entries (n + m with penalties).
-    Status "optimal" is a proof: no pair of points has a cost below the sum of its potentials. With "precision_limit" the
-    same holds to rounding of the largest cost, but the gap, with what rounding hides of it, is above a millionth of the
-    cost of P. Arrays have the framework, dtype and device of M or X_a. A pickle holds the result; nothing is solved
-    again.
+    Status "optimal" is a proof: no pair of points has a cost below the sum of its potentials. With "precision_limit"
+    the same holds to rounding of the largest cost, but the gap, with a bound of its rounding error, is above a
+    millionth of the cost of P. Arrays have the framework, dtype and device of M or X_a. A pickle holds the result;
+    nothing is solved again.
 
     If tensors of PyTorch that require gradients were given, ``value`` has the derivatives of the optimum. The plan is
     piecewise constant in costs and points, so plan, entries, marginals, products, averages and maps have derivatives of
@@ -150,7 +150,7 @@ class ExactResult(SparsePlanResult):
 
         With status "stopped" the plan may lack mass. Then the value may be below the optimum, and the report's `gap` is
         NaN. The report's `dual` is a lower bound of the optimum.
-        If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
+        If tensors of PyTorch that require gradients were given, the value has the first derivatives of the optimum.
         """
         return self._value_with_gradients()
 
@@ -198,7 +198,7 @@ class ExactResult(SparsePlanResult):
         map for small eps. A source that sends all its mass to one target goes there, up to ties. The average of a source
         that sends no mass is 0. In PyTorch the target is constant in the points and the costs.
 
-        Raises NotImplementedError for a cost matrix, which has no points, and for labels, which new points have not.
+        Raises NotImplementedError for a cost matrix, which has no points, and for labels, which new points do not have.
         """
         if points is None:
             return self._average_of_targets()
@@ -265,7 +265,7 @@ class ExactResult(SparsePlanResult):
 
 
 def result_of(problem: Problem, options: dict[str, Any], plan: _core.ExactPlan) -> ExactResult:
-    """The result that a plan of the library is."""
+    """The result for a plan of the library."""
     arrays = (np.array(getattr(plan, name)) for name in _MADE[1:])
     return ExactResult(problem, options, _Made(plan.report, *arrays))
 
@@ -343,11 +343,13 @@ def solve_exact(
             The report's `mass_price` is the derivative of the value by it, from below.
         potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it. A start
             with entries above a thousand times the costs has no effect.
-        start: A result of the same shape, a warm start: its pairs and, without `potentials_init`, its potentials. Each
-            problem of a sequence starts from the result before; with the same weights the search goes on from its plan.
+        start: A result of the same shape, a warm start: its pairs and, without `potentials_init`, its potentials. In a
+            sequence of problems, give the result of the previous one; if the weights are the same, the search goes on
+            from its plan.
         n_threads: Threads on the CPU, by default one for each core.
-        tol: The largest violation of a reduced cost that counts as rounding, as a fraction of the largest cost (1e-12).
-            The library's name, `tolerance`, may take its place.
+        tol: The largest violation of a reduced cost that counts as rounding, as a fraction of the largest cost or
+            potential, whichever is smaller (1e-12). It also bounds the gap (docs/math.md, section 19). The library's
+            name, `tolerance`, may take its place.
         device: Where passes over all pairs run, as for :func:`monge.solve`. The rest runs on the host.
         progress: True shows a bar (tqdm). A function is called with an :class:`ExactProgress` in each round and now and
             then within it, and stops the solve by returning False.

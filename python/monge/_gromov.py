@@ -97,8 +97,8 @@ class GromovResult:
 
     @property
     def linear(self) -> OTResult | ExactResult:
-        """The last linear problem: costs -<u_i, v_j> of the features u and v, and their plan. An :class:`OTResult` with
-        `reg`, otherwise an :class:`ExactResult`."""
+        """The last linear problem, with costs -<u_i, v_j> of the features u and v, and its plan: with `reg` an
+        :class:`OTResult`, otherwise an :class:`ExactResult`."""
         return self._linear
 
     @property
@@ -208,8 +208,8 @@ class GromovResult:
 
     @property
     def potentials(self) -> tuple[Array, Array]:
-        """f (n) and g (m). f_i + g_j is the derivative of the value by P_ij where P has entries, and without `reg` at most
-        that elsewhere. Not for the proximal method."""
+        """f (n) and g (m). f_i + g_j is the derivative of the value by P_ij where P has entries, and without `reg` at
+        most this derivative elsewhere. Not for the proximal method."""
         found, shift = self._derivatives("potentials"), self.reg * (self._report.mass - 1)
         f, g = (self._attached("potentials", self._place.array(found[name] - shift)) for name in "ab")
         return f, g
@@ -242,8 +242,8 @@ class GromovResult:
 
     def transform(self, points: Any = None, s: Any = None) -> Array:
         """The average point of X_b for each source, or for each of `points` (k x p), with features `s` (k x r) where the
-        problem has them. Of new points it is the average under the entropic map, or the target of the least reduced cost
-        where the plan is exact, at the costs of the last step."""
+        problem has them. For new points it is the average under the entropic map or, where the plan is exact, the
+        target of the least reduced cost, at the costs of the last step."""
         if self._clouds.of_matrices:
             raise NotImplementedError("transform: the problem is matrices; average() takes values of the targets")
         if points is None:
@@ -271,8 +271,8 @@ class GromovResult:
         return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
 
     def gradients(self) -> GromovGradients:
-        """Derivatives of the value by points, features and weights; of matrices by the weights alone, x and y are None.
-        NotImplementedError for the proximal method, whose plan is no minimiser."""
+        """Derivatives of the value by points, features and weights; for matrices by the weights alone, and x and y are
+        None. NotImplementedError for the proximal method, whose plan is no minimiser."""
         found = self._derivatives("gradients")
         if self._has_entropy:
             for name, weights in zip("ab", self._weights):
@@ -280,7 +280,7 @@ class GromovResult:
         return GromovGradients(**{name: None if v is None else self._place.array(v) for name, v in found.items()})
 
     def _derivatives(self, what: str) -> dict[str, Any]:
-        """Those of the value with KL(P | a b^T), on the host."""
+        """The derivatives of the value with KL(P | a b^T), on the host."""
         if self._made is None:
             raise RuntimeError(f"{what}: the result was pickled, which keeps no derivatives")
         clouds = self._clouds
@@ -296,7 +296,7 @@ class GromovResult:
 
     @property
     def _shift(self) -> float:
-        """The difference of (1 - alpha) <M, P> and the report's, which has |s_i - t_j|^2 for M_ij."""
+        """(1 - alpha) <M, P> less the linear term of the report, which has |s_i - t_j|^2 in the place of M_ij."""
         if self._clouds.shifts is None:
             return 0.0
         return (1 - self._report.alpha) * sum(float(w @ v) for w, v in zip(self._weights, self._clouds.shifts))
@@ -343,7 +343,7 @@ def _log(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndarray[Any, Any] | None:
-    """The start that a plan is: an array (n x m), or a result that multiplies."""
+    """The cross moment of a plan: of an array (n x m), or of a result, by its products."""
     if plan_init is None:
         return None
     if hasattr(plan_init, "cross_moment"):
@@ -466,19 +466,20 @@ def solve_gromov_sample(
             side.
         metric: "sqeuclidean", the distances within the clouds.
         reg: The weight of the entropy, in the units of E, squared distances squared. Without it, or with 0, the plan is
-            exact. OTT's epsilon is half of it. The library's name is `eps`.
+            exact. OTT's epsilon is half of `reg`. The library's name is `eps`.
         reg_type: "entropy" adds reg sum P log P to the value, as POT's solve_gromov; "KL" adds reg KL(P | a b^T). The plan
             is the same.
         alpha: The weight of E, in [0, 1], by default 0.5; 1 without features.
         method: "alternating", POT's "PGD", or "proximal", POT's "PPA", by which the entropy vanishes; it needs `reg`.
         starts: The number of starts; 1 is the product plan alone, as in POT. By default the product plan, descriptors (up
-            to 4096 points), and all signs of up to three principal axes. More than these are random rotations of `seed`.
+            to 4096 points), and all signs of up to three principal axes. Further starts are random rotations, drawn by
+            `seed`.
         plan_init: A plan to start from instead: an array (n x m), or a result. Only its cross moment matters.
-        unbalanced, unbalanced_type: Only None, without relaxed marginals, so far.
+        unbalanced, unbalanced_type: Must be None: marginals cannot be relaxed.
         n_threads: Threads on the CPU, by default one for each core.
         max_iter: The largest number of steps of a start (1000). The library's name is `iterations`.
-        tol: The relative change of the cross moment at which a search ends (1e-5); a tenth of it is the marginal error
-            of the plan. The library's name is `tolerance`.
+        tol: The relative change of the cross moment at which a search ends (1e-5). The marginal error of the plan is at
+            most a tenth of it. The library's name is `tolerance`.
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`GromovProgress`, and stops the solve by
             returning False.
@@ -548,12 +549,12 @@ def solve_gromov(
 
     Points with these distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass
     over the matrix proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean
-    distances of n points are squared distances of points of n - 1 dimensions, so they are taken up to n = 1025. M may
-    be any matrix of low rank beside terms of rows and of columns, as squared distances are.
+    distances of n points are squared distances of points of n - 1 dimensions, so they are accepted up to n = 1025. M
+    may be any sum of a matrix of low rank, terms of rows and terms of columns, as squared distances are.
 
     Args:
         Ca, Cb: Squared distances (n x n) and (m x m), as those of POT's ``dist(x, x)``.
-        M: Costs (n x m) of a rank up to 64, beside terms of rows and of columns; None: alpha is 1.
+        M: Costs (n x m), a sum of a matrix of rank up to 64, terms of rows and terms of columns; None: alpha is 1.
         loss: "L2", the square.
         symmetric: No effect: squared distances are symmetric.
         verbose: True shows a bar, as `progress` does.
@@ -564,7 +565,7 @@ def solve_gromov(
         :class:`GromovResult`, without `transform`. Derivatives are by the weights alone.
 
     Raises:
-        NotImplementedError: A matrix is none of squared distances, M has no low rank, or as for
+        NotImplementedError: The entries of a matrix are not squared distances, the rank of M is too high, or as for
             :func:`solve_gromov_sample`.
 
     >>> import monge, numpy as np

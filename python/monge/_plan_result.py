@@ -133,7 +133,7 @@ class PlanResult:
 
     @property
     def status(self) -> str:
-        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"; of exact
+        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"; for exact
         transport "optimal", "precision_limit", "round_limit" or "stopped"."""
         return str(self._report.status)
 
@@ -150,7 +150,7 @@ class PlanResult:
     @property
     def gap(self) -> float:
         """Primal minus dual value. Its size is the error of the value, to first order in the marginal error and up to
-        rounding. Of exact transport it is a bound, rounding included."""
+        rounding. For exact transport it is a bound, rounding included."""
         return float(self._report.gap)
 
     @property
@@ -260,7 +260,7 @@ class PlanResult:
     # The implementation.
 
     def _gradients_at_fixed_plan(self) -> Gradients:
-        """Derivatives of an optimum by points, with the plan as it is, and by weights: the potentials."""
+        """Derivatives of an optimum: by points at the fixed plan; by weights the potentials."""
         u, v = self._make_potentials()
         problem = self._problem
         if not self._has_point_derivatives:
@@ -471,7 +471,8 @@ class SparsePlanResult(PlanResult):
         return self._place.index_array(rows[entries]), self._place.index_array(columns[entries])
 
     def gradients(self) -> Gradients:
-        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
+        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. The derivative by the costs is the
+        plan."""
         return without_second(self, self._gradients("xyab"))
 
     def _gradients(self, wanted: str) -> Gradients:

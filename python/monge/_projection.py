@@ -125,7 +125,7 @@ def projection_marginals(
 
 
 def streams_of(field: str, shape: tuple[int, ...]) -> int:
-    """The streams of an mHC layer from the shape of its mixes."""
+    """The number of streams of an mHC layer, from the shape of its mixes."""
     columns = shape[-1] if shape else 0
     streams = math.isqrt(columns + 1) - 1
     if columns == 0 or streams * (streams + 2) != columns:

@@ -201,7 +201,7 @@ class RegularizedResult(SparsePlanResult):
     def value(self) -> Array:
         """<M, X> + h(X).
 
-        If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
+        If tensors of PyTorch that require gradients were given, the value has the first derivatives of the optimum.
         """
         return self._value_with_gradients()
 
@@ -421,7 +421,7 @@ def _result(
 
 
 def _starting_plan(given: Any) -> Array | None:
-    """`plan_init`. Of an array that only the library can read, the library checks the sums."""
+    """`plan_init` as an array with checked entries. The library checks an array that it alone can read."""
     if hasattr(given, "potentials") and hasattr(given, "plan"):
         raise TypeError(f"plan_init: is a {type(given).__name__}; must be an array (n x m), as its `plan`")
     plan = read_optional("plan_init", given)
@@ -531,7 +531,7 @@ def solve_regularized(
             is inf, at the mass of the row before, no entry exceeds that mass.
         potentials_init: (u, v) in units of M, a warm start.
         plan_init: X (n x m) in units of mass, a warm start of splitting. Newton's method begins with potentials alone:
-            method "newton" refuses a plan, and "auto" ignores it where it takes that method.
+            method "newton" refuses a plan, and "auto" ignores the plan where it takes Newton's method.
         n_threads: Threads on the CPU, by default one for each core.
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
@@ -609,8 +609,8 @@ def solve_regularized_sample(
     """:func:`solve_regularized` with the costs of points.
 
     Newton's method, for a quadratic term or none, stores the active pairs of two plans, at first about half of all
-    pairs: on a CPU up to 7 n m bytes, on a GPU bits. Splitting, for all terms, stores the plan and the costs.
-    `report.peak_bytes` has the sum. Points have no mask. Points, metric and options of the costs,
+    pairs: on a CPU as lists of up to 7 n m bytes, on a GPU as bits. Splitting, for all terms, stores the plan and the
+    costs. `report.peak_bytes` has the sum. A mask is for cost matrices alone. Points, metric and options of the costs,
     :class:`monge.CostOptions`, are as for :func:`monge.solve_sample`; other arguments and errors are as for
     :func:`solve_regularized`.
 
@@ -669,9 +669,9 @@ def solve_regularized_batch(
     Other arguments are as for :func:`solve_regularized`, the same for all problems. Each problem stops by itself and
     has the same bits as that of :func:`solve_regularized`.
 
-    On CUDA all problems share the launches of an iteration of splitting, but Newton's method solves one problem after
-    the other. On the CPU problems too small for two threads run in parallel, one thread each; Newton's method does so
-    only without `progress`.
+    On CUDA all problems share the launches of an iteration of splitting, and Newton's method solves problems of up to
+    2^22 pairs in parallel, in eight streams. On the CPU problems too small for two threads run in parallel, one thread
+    each. With `progress` Newton's method solves one problem after the other.
 
     Errors are those of :func:`solve_regularized`. A message begins with the number of its problem: "problem 3: a: ...".
     """

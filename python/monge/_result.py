@@ -56,12 +56,13 @@ class OTResult(PlanResult):
 
     If tensors of PyTorch that require gradients were given, values, `plan`, potentials, `log_scalings`, marginals,
     products with the plan, averages and maps have first derivatives by M or the points and by the weights, and methods
-    also by their arguments. They are those of the optimum, by implicit differentiation. With precision "auto" they are
-    computed in float64 where float32 has too few digits, and with "auto" or "float64" at potentials that are solved
-    further where those of the result are too far from the optimum; the result keeps its potentials. A gradient with
-    an estimated error above 1e-2, or whose linear system is not solved, is a RuntimeError. An estimated error above
-    1e-4 makes a ConvergenceWarning. Entries (`topk`, `sparse`, `sparse_plan`), :meth:`gradients` and products of the
-    Hessian have no derivatives: a backward pass through them is a NotImplementedError.
+    also by their arguments. These derivatives are those of the optimum, by implicit differentiation. With precision
+    "auto" they are computed in float64 where float32 has too few digits. With "auto" or "float64", where the potentials
+    of the result are too far from the optimum, the derivatives are computed at potentials that are solved further; the
+    result keeps its potentials. A gradient with an estimated error above 1e-2, or whose linear system is not solved, is
+    a RuntimeError. An estimated error above 1e-4 makes a ConvergenceWarning. Entries (`topk`, `sparse`, `sparse_plan`),
+    :meth:`gradients` and products of the Hessian have no derivatives: a backward pass through them is a
+    NotImplementedError.
     """
 
     _has_gradients = (
@@ -124,7 +125,7 @@ class OTResult(PlanResult):
     @property
     def log_scalings(self) -> tuple[Array, Array]:
         """f / eps + log a and g / eps + log b, so that P = exp(u_i + v_j - C_ij / eps): what POT calls potentials of a
-        balanced problem. POT has another constant, which goes from u to v. -inf where there is no weight."""
+        balanced problem, up to a constant t: (u + t, v - t). -inf where there is no weight."""
         followed = self._followed_weights("log_scalings")
 
         def log(weights: Array, given: Any) -> Array:
@@ -239,7 +240,8 @@ class OTResult(PlanResult):
     def gradients(self, error_iterations: int = 0) -> Gradients:
         """Derivatives of the dual value by points and weights. The derivative by the costs is the plan.
 
-        With `error_iterations` > 0, that many steps estimate their distance to those at the optimum (report.distance).
+        With `error_iterations` > 0, at most that many steps estimate the distance of these derivatives from those at
+        the optimum (report.distance).
         """
         found = self._gradients("xyab", whole("error_iterations", error_iterations, 0, MOST))
         return without_second(self, found)
@@ -298,7 +300,7 @@ class OTResult(PlanResult):
 
     @property
     def _weights(self) -> tuple[Array, Array]:
-        """a and b of the caller."""
+        """The caller's a and b."""
         return self._problem.weights
 
     def _followed_weights(self, name: str) -> tuple[Any, Any]:
@@ -390,8 +392,8 @@ Result = TypeVar("Result", bound=PlanResult)
 class BatchResult(Sequence[Result]):
     """The results of a batch: a sequence of results, one for each problem, and their attributes together.
 
-    Arrays are stacked where all problems have one shape, and are lists of arrays where they have not. They have the
-    gradients of the single results.
+    Arrays are stacked where all problems have one shape; otherwise they are lists of arrays. Arrays have the gradients
+    of the single results.
     """
 
     def __init__(self, results: list[Result]) -> None:
@@ -475,12 +477,12 @@ class BatchResult(Sequence[Result]):
 
     def apply(self, v: Any, transpose: bool = False) -> Any:
         """P v of each problem, for `v` (B, m) or (B, m, p), or a list of (m,) or (m, p), one for each; with `transpose`
-        P^T v, of n in the place of m. No plan is formed."""
+        P^T v, with n in the place of m. No plan is formed."""
         return self._each("apply", "v", v, transpose)
 
     def average(self, values: Any, transpose: bool = False) -> Any:
         """The averages of each problem, as of a single result, for `values` (B, m) or (B, m, p), or a list of (m,) or
-        (m, p), one for each; with `transpose` of n in the place of m."""
+        (m, p), one for each; with `transpose` n takes the place of m."""
         return self._each("average", "values", values, transpose)
 
     def transform(self, points: Any = None) -> Any:

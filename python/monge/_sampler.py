@@ -33,8 +33,9 @@ class OTPlanSampler:
     Arguments and methods are as in torchcfm's class of this name. The cost is |x - y|^2 of flattened points with
     uniform weights. One product makes all costs, in float64 for NumPy and in float32 or float64 for PyTorch; the
     rounding of each is that of the largest. :func:`monge.solve_exact_sample` has no such limit. Batches are arrays of
-    NumPy or PyTorch, (n, ...) and (m, ...); what is drawn from them has their framework, dtype and device. Exact plans
-    are made in host memory. Random numbers are those of NumPy's global generator, which ``numpy.random.seed`` sets.
+    NumPy or PyTorch, (n, ...) and (m, ...); the drawn points and labels have their framework, dtype and device. Exact
+    plans are made in host memory. Random numbers are those of NumPy's global generator, which ``numpy.random.seed``
+    sets.
 
     Args:
         method: "exact", "sinkhorn", "unbalanced", where points may send less than their mass, or "partial", the exact

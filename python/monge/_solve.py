@@ -227,7 +227,8 @@ def solve(
 
     Args:
         M: Costs (n x m), any finite numbers; inf forbids a pair. The result has a copy of up to 32 MiB. A larger M is
-            read in place if its rows or columns are contiguous; after a change of it, the plan is a RuntimeError.
+            read in place if its rows or columns are contiguous; if M is found changed later, reading the plan is a
+            RuntimeError.
         a, b: Weights (n) and (m), non-negative; totals must be equal unless `unbalanced` is given. By default uniform,
             with total 1 or, in a balanced problem, the total of the other side.
         reg: eps > 0, in units of M, or "auto" for 5 % of the mean cost; ``result.reg`` is its value. Left out, None or
@@ -236,11 +237,11 @@ def solve(
             keeps a matrix of the size of M.
         plan_init: An argument of POT, which must be None: a warm start goes to `potentials_init`.
         reg_type: "KL", or "entropy" for reg sum P log P. Without `unbalanced` both have the same plan but differ in
-            ``result.value``. With it "entropy" is reg sum P (log P - 1), which has another plan. "L2" replaces the
-            entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`.
+            ``result.value``. With `unbalanced` "entropy" is reg sum P (log P - 1), which has another plan. "L2"
+            replaces the entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`.
         unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
             marginal constraints. inf is a constraint. By default both marginals are constraints.
-        unbalanced_type: "KL" with `reg`. Without it "TV": the penalties are rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1.
+        unbalanced_type: "KL" with `reg`; "TV" without `reg`, for penalties rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1.
         method: "auto" (the default), "sinkhorn", "newton", "splr" or "multiscale"; to be left out if `reg` is left
             out. "multiscale" is for many points in few dimensions, where "auto" takes it, too.
         n_threads: Threads on the CPU, by default one for each core.
@@ -254,7 +255,8 @@ def solve(
             are those of the optimum.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
             stops the solve by returning False.
-        options: The library's other options, :class:`monge.SolveOptions`, or those of the function that the call is.
+        options: The library's other options, :class:`monge.SolveOptions`. If the call is :func:`solve_exact` or
+            :func:`solve_regularized`, the options of that function.
 
     Returns:
         :class:`OTResult`, without reg :class:`ExactResult`, with reg_type "L2" :class:`RegularizedResult`. A solve that
@@ -482,9 +484,9 @@ def solve_batch(
     All else as for :func:`solve`, the same for all problems.
 
     Each problem stops by itself and has its own report. With the same `reg_type` its plan has the same bits as that of
-    :func:`solve`. On CUDA all problems that use the same kernel share the launches of a sweep; steps of the methods
-    "newton" and "splr" are taken one problem after the other. Those with reg_type "L2" are solved as by
-    :func:`solve_regularized_batch`.
+    :func:`solve`. On CUDA all problems that use the same kernel share the launches of a sweep, and Newton's method
+    takes steps of problems of up to 2^22 pairs in parallel. Method "splr" solves one problem after the other. Problems
+    with reg_type "L2" are solved as by :func:`solve_regularized_batch`.
 
     Errors are those of :func:`solve`. A message begins with the number of its problem: "problem 3: a: ...".
 

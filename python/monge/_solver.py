@@ -39,8 +39,9 @@ class Solver:
     calls use the memory of the last one, unless its result is still in use, and on CUDA its recorded launches. Results
     have the same bits as those of :func:`monge.solve` and :func:`monge.solve_sample`.
 
-    Threads may share a solver. It solves their problems one after another; a solver per thread solves them at once.
-    A copy or a pickle has the options alone: it prepares its own memory.
+    Threads may share a solver. It solves their problems one after another; to solve them at once, give each thread a
+    solver of its own.
+    A copy or a pickle has the options alone, and prepares memory of its own.
 
     Args:
         reg: eps > 0, in units of the cost. By default "auto", 5 % of the mean cost of each problem.

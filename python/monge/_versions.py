@@ -14,7 +14,8 @@ def _numbers(version: str) -> list[int]:
 
 
 def require(package: str, user: str, version: str | None = None) -> None:
-    """ImportError if the package, of which `user` is made, is too old. The import that follows tells of a missing one."""
+    """ImportError if the package that `user` needs is too old. If the package is missing, the import that follows says
+    so."""
     try:
         found = metadata.version(package) if version is None else version
     except metadata.PackageNotFoundError:

@@ -1,8 +1,8 @@
 """Monge for JAX: transport, the Sinkhorn divergence, regularised transport and the projection, with derivatives for
 jax.grad, jax.jit and jax.vmap.
 
-The host works, for any device of JAX: within jax.jit by a callback. Shapes and dtypes are those of the inputs.
-Arguments that are known while JAX traces a call are checked then, so their errors are Python's own.
+All work is done on the host, for any device of JAX; within jax.jit by a callback. Shapes and dtypes are those of the
+inputs. Arguments that are known while JAX traces a call are checked then, so their errors are Python's own.
 """
 
 from __future__ import annotations
@@ -310,8 +310,8 @@ def transport(
     Args:
         x, y: Points (n x d) and (m x d).
         a, b: Weights (n) and (m), by default uniform.
-        reg: eps > 0, in units of the cost, or "auto", the default, for 5 % of the mean cost, a constant for
-            derivatives. The option `eps_relative`, another share of the mean cost, may take its place.
+        reg: eps > 0, in units of the cost, or "auto", the default, for 5 % of the mean cost, which derivatives treat as
+            a constant. The option `eps_relative`, another fraction of the mean cost, may take the place of `reg`.
         metric: As for :func:`monge.solve_sample`.
         unbalanced, max_iter, tol: As for :func:`monge.solve`.
         options: Options of the costs, :class:`monge.CostOptions`, and those of :func:`monge.solve`. Values have no
@@ -385,8 +385,8 @@ def sinkhorn_divergence(
     potentials_init: Any = None,
     **options: Any,
 ) -> Any:
-    """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights. It is
-    transport without the bias of the entropy.
+    """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights. The
+    divergence is transport without the bias of the entropy.
 
     Args:
         x, y, a, b, reg, options: As for :func:`transport`.
@@ -395,7 +395,7 @@ def sinkhorn_divergence(
         potentials_init: A warm start: arrays (f, g) or (f, g, f_aa, f_bb) of shapes (n), (m), (n) and (m), or a
             :class:`monge.DivergenceResult`.
 
-    GeomLoss's SamplesLoss, and :class:`monge.torch.SamplesLoss`, of p = 2 are reg=blur**2, scale=0.5 and
+    GeomLoss's SamplesLoss and :class:`monge.torch.SamplesLoss` with p = 2 have reg=blur**2, scale=0.5 and
     unbalanced=reach**2. Derivatives and errors are those of :func:`transport`.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.

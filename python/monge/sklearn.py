@@ -45,8 +45,8 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     :meth:`transform` is for points of the source. In a Pipeline all data take this step, points of the target too: a
     model that is fitted on moved sources then predicts for targets that were moved as if they were sources. So the step
-    stays outside: ``model.fit(transport.fit_transform(X, y, Xt), y).predict(Xt)``. Points of Xt in :meth:`transform`
-    make a UserWarning.
+    stays outside: ``model.fit(transport.fit_transform(X, y, Xt), y).predict(Xt)``. A UserWarning says where
+    :meth:`transform` gets points of Xt.
 
     Attributes:
         result_: The :class:`monge.OTResult`, :class:`monge.ExactResult` or :class:`monge.RegularizedResult`, with its
