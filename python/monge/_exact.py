@@ -196,7 +196,7 @@ class ExactResult(SparsePlanResult):
 
         The target of a point x is the y_j of the least c(x, y_j) - g_j among those with weight: the limit of the entropic
         map for small eps. A source that sends all its mass to one target goes there, up to ties. The average of a source
-        that sends no mass is 0. In PyTorch the target is constant in the points and the costs.
+        that sends no mass is 0: give it as a new point. In PyTorch the target is constant in the points and the costs.
 
         Raises NotImplementedError for a cost matrix, which has no points, and for labels, which new points do not have.
         """
@@ -335,7 +335,8 @@ def solve_exact(
             too, and the proof is over its pairs.
         a, b: Weights (n) and (m), non-negative, with equal totals unless `unbalanced` or `mass` is given. By default
             uniform, with total 1 or that of the other side. Integer weights give integer entries. n = m with uniform
-            weights gives a permutation.
+            weights gives a permutation. Masses are multiples of about 1e-30 of the total: a weight below half of it
+            counts as 0, and such a point has no mass in the plan.
         unbalanced: rho > 0, or (rho_a, rho_b), in units of M: penalties rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1
             (total variation) replace the constraints; inf keeps one. With one rho and M >= 0 mass moves only over pairs
             of cost 2 rho or less, P 1 <= a and P^T 1 <= b. The library's names are `penalty_a` and `penalty_b`.

@@ -165,7 +165,28 @@ class OTResult(PlanResult):
         over columns, for values (n,) or (n, p) of the sources. Points without weight have averages, too."""
         if transpose:
             return self.inverse.average(values)
-        return self._product("average", self._plan.average, values, 1, "values")
+        return self._product("average", self._centred_average, values, 1, "values")
+
+    def _centred_average(self, values: Array, to: Array) -> None:
+        """Writes the averages of `values` (m x p). A common offset is added at the end: products in float32 have its
+        rounding otherwise."""
+        offset = self._common_offset(values)
+        if offset is None:
+            return self._plan.average(values, to)
+        offset = self._place.array(offset)
+        self._plan.average(values - offset, to)
+        to += offset
+
+    def _common_offset(self, values: Array) -> np.ndarray[Any, Any] | None:
+        """Far from 0 beside the spread of the values (p,) at points of weight, judged by nine of them."""
+        weights = self._problem.b
+        present = np.arange(self.shape[1]) if weights is None else np.flatnonzero(on_host(weights) > 0)
+        if not len(present):
+            return None
+        some = on_host(values[present[np.linspace(0, len(present) - 1, 9).astype(int)]]).astype(np.float64)
+        middle = np.median(some, axis=0)
+        offset = np.where(np.abs(middle) > 8 * np.abs(some - middle).max(axis=0), middle, 0)
+        return offset if offset.any() else None
 
     def transform(self, points: Any = None) -> Array:
         """The entropic map at `points` (k x d), by default at the sources.
@@ -379,9 +400,10 @@ class OTResult(PlanResult):
     def __repr__(self) -> str:
         n, m = self.shape
         report = self._report
+        share = "" if math.isnan(report.eps_relative) else f" ({report.eps_relative:.3g} of the mean cost)"
         return (
             f"<OTResult {n} x {m}: {report.status} after {report.iterations} sweeps, value {self._value():.6g}, "
-            f"eps {report.eps:.4g} ({report.eps_relative:.3g} of the mean cost), "
+            f"eps {report.eps:.4g}{share}, "
             f"marginal error {report.marginal_error:.2e}>"
         )
 

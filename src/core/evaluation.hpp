@@ -116,14 +116,18 @@ Evaluation evaluate_plan(double eps, SideValues const& rows, SideValues const& c
 
 /// Gives the entropy and both values their digits where eps is far above the costs: eps KL(P | a b^T) is then a small
 /// difference of numbers near eps `product_mass`, which is sum a sum b. `mean_cost` is <C, a b^T> / (sum a sum b), or
-/// NaN; `forbidden_mass` is sum_ij a_i b_j over the forbidden pairs. With z_ij = log(P_ij / (a_i b_j)),
+/// NaN; `cost_bound` is CostSize::centred_bound, or infinity if the problem is unbalanced; `forbidden_mass` is
+/// sum_ij a_i b_j over the forbidden pairs. With z_ij = log(P_ij / (a_i b_j)),
 ///   KL(P | a b^T)                                  = sum_ij a_i b_j (z_ij^2 / 2 + z_ij^3 / 3 + ...)
 ///   (KL(P | a b^T) + KL(a b^T | P)) / 2            = sum_ij a_i b_j (z_ij^2 / 2 + z_ij^3 / 4 + ...)
 ///   eps (KL(P | a b^T) + KL(a b^T | P))            = tilt + mean_cost product_mass
-/// The terms of the last line have the size of the costs. Half of it replaces the entropy where the difference of the
-/// series is below the rounding of the entropy. A forbidden pair adds about eps a_i b_j to the entropy and breaks the
-/// last line, so nothing is replaced where these terms are above the rounding. Returns the loss of the values beside
-/// forbidden pairs: about the smaller of these terms and the rounding.
-double restore_digits(Evaluation& evaluation, double eps, double mean_cost, double product_mass, double forbidden_mass);
+/// The terms of the last line have the size of the costs, and the rounding of potentials, which are near eps where eps
+/// is large. As |z_ij| <= 2 cost_bound / eps, the line is at most 4 cost_bound^2 / eps per unit of mass. Half of it
+/// replaces the entropy where the difference of the series is below the rounding of the entropy. The same plan has
+/// potentials of at most 2 cost_bound up to a constant, which bounds the gap. A forbidden pair adds about eps a_i b_j
+/// to the entropy and breaks the last line, so nothing is replaced where these terms are above the rounding. Returns
+/// the loss of the values beside forbidden pairs: about the smaller of these terms and the rounding.
+double restore_digits(Evaluation& evaluation, double eps, double mean_cost, double cost_bound, double product_mass,
+                      double forbidden_mass);
 
 }  // namespace monge

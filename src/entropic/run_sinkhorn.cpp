@@ -110,8 +110,10 @@ class SinkhornRun {
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
   void certified(Evaluation value, double seconds) {
-    value_loss_ = restore_digits(value, options().eps, report().mean_cost, report().mass * report().mass_b,
-                                 entropic().cost_size().forbidden);
+    bool const is_balanced = penalties_of(options()).balanced();
+    value_loss_ = restore_digits(value, options().eps, report().mean_cost,
+                                 is_balanced ? entropic().cost_size().centred_bound : kInfinity,
+                                 report().mass * report().mass_b, entropic().cost_size().forbidden);
     problem_.dual_terms = value.dual_of_rows + value.dual_of_columns - options().eps * value.mass;
     policy_.certified(value);
     report().certified = true;

@@ -18,6 +18,8 @@ namespace {
 constexpr int kPatience = 100;
 /// Steps by the rough matrix reduce a residual to this share before it is evaluated again.
 constexpr double kRoughShare = 1e-4;
+/// The same as kPatience for these steps.
+constexpr int kRoughPatience = 20;
 
 class ConjugateGradient {
  public:
@@ -52,31 +54,35 @@ class ConjugateGradient {
         // evaluated residual helps as long as it keeps falling.
         double const updated = norm_;
         evaluate();
-        if (norm_ > goal_ && norm_ > 0.5 * evaluated && !std::exchange(is_rough_, false))
-          return end(Status::stagnation, step);
+        if (norm_ > goal_ && norm_ > 0.5 * evaluated) {
+          if (!is_rough_) return end(Status::stagnation, step);
+          leave_rough_steps(evaluated == scale_);
+        }
         // Where the rough matrix has hardly drifted, the sequence of directions goes on.
         exact_ = norm_ <= goal_ || !is_rough_ || norm_ > 2 * updated;
         evaluated = norm_;
         best = std::numeric_limits<double>::infinity();
       }
       if (norm_ <= goal_) return end(Status::converged, step);
-      if (!(rz_ > 0)) {
-        if (std::exchange(is_rough_, false)) evaluate();
-        if (!(rz_ > 0)) return end(Status::breakdown, step);
-      }
       if (norm_ < best) {
         best = norm_;
         best_step = step;
-      } else if (step - best_step > std::max(kPatience, best_step)) {
-        return end(Status::stagnation, step);
       }
-      if (step == options.iterations) return end(Status::iteration_limit, step);
-      std::optional<Status> failure = advance();
-      if (failure && std::exchange(is_rough_, false)) {
-        evaluate();
+      std::optional<Status> failure;
+      if (!(rz_ > 0)) {
+        failure = Status::breakdown;
+      } else if (step - best_step > (is_rough_ ? kRoughPatience : std::max(kPatience, best_step))) {
+        failure = Status::stagnation;
+      } else if (step == options.iterations) {
+        return end(Status::iteration_limit, step);
+      } else {
         failure = advance();
       }
-      if (failure) return end(*failure, step);
+      if (!failure) continue;
+      if (!is_rough_) return end(*failure, step);
+      leave_rough_steps(evaluated == scale_);
+      evaluated = norm_;
+      best = std::numeric_limits<double>::infinity();
     }
   }
 
@@ -104,6 +110,13 @@ class ConjugateGradient {
     // A right side along the correction leaves the rounding of the projection, which no step reduces.
     if (system_.null_vector && scale_ <= 4 * kUnitRoundoff * std::sqrt(dots({{&b_, &b_}})[0])) scale_ = 0;
     if (scale_ > 0 && dots({{&x_, &x_}})[0] != 0) evaluate();
+  }
+
+  /// If they have led nowhere, x may hold errors of modes that residuals hardly see.
+  void leave_rough_steps(bool begins_anew) {
+    is_rough_ = false;
+    if (begins_anew) combine({Term{0, &b_}}, x_);
+    evaluate();
   }
 
   /// r = b - A x.

@@ -101,6 +101,31 @@ Vector const& PlanDerivatives::overlap() {
   });
 }
 
+/// A power of two near the mean marginal where squares of marginals leave the range of float64; else 1.
+double PlanDerivatives::mass_unit() {
+  if (!mass_unit_) {
+    Vector const& present = support(Side::columns);
+    double const mass = vectors_.dot(plan_.marginal(Side::columns), present);
+    mass_unit_ =
+        mass > 0x1p-400 && mass < 0x1p400 ? 1 : power_near(mass / std::max(vectors_.dot(present, present), 1.0));
+  }
+  return *mass_unit_;
+}
+
+/// Whether the rough plan suits steps: points of far less mass than others need products with all digits.
+bool PlanDerivatives::has_rough_steps() {
+  if (!rough_) return false;
+  if (!suits_rough_) {
+    suits_rough_ = true;
+    for (Side const side : kSides) {
+      double const points = vectors_.dot(support(side), support(side)),
+                   mean = vectors_.dot(plan_.marginal(side), support(side)) / std::max(points, 1.0);
+      if (!(vectors_.norms(inverse_marginal(side)).linf() * mean <= 0x1p30)) suits_rough_ = false;
+    }
+  }
+  return *suits_rough_;
+}
+
 Vector const& PlanDerivatives::rough_marginal() {
   return filled(rough_marginal_, Side::columns, false, [&](Vector& out) {
     rough_->multiply_gram(Side::columns, inverse_marginal(Side::rows), support(Side::columns), out);
@@ -138,11 +163,17 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   std::unique_ptr<Vector> const on_rows = make(Side::rows), b = make(Side::columns);
   combine({{1 / k_a, right[Side::rows], &inverse_r}}, *on_rows);
   plan_.multiply(Side::columns, *on_rows, *b);
-  double squares[2];
-  std::pair<Vector const*, Vector const*> const parts[2] = {{right[Side::columns], right[Side::columns]},
-                                                            {b.get(), b.get()}};
-  vectors_.dots(parts, squares);
-  combine({{1, right[Side::columns]}, {-1, b.get()}}, *b);
+  // The system is solved in units in which S and b are near 1.
+  double const unit = mass_unit();
+  double right_unit = 1, squares[2] = {0, 0};
+  if (unit == 1) {
+    std::pair<Vector const*, Vector const*> const parts[2] = {{right[Side::columns], right[Side::columns]},
+                                                              {b.get(), b.get()}};
+    vectors_.dots(parts, squares);
+  } else {
+    right_unit = power_near(std::max(vectors_.norms(*right[Side::columns]).linf(), vectors_.norms(*b).linf()));
+  }
+  combine({{1 / right_unit, right[Side::columns]}, {-1 / right_unit, b.get()}}, *b);
   double sums[2];
   std::pair<Vector const*, Vector const*> const pairs[2] = {{b.get(), &support(Side::columns)},
                                                             {&c, &support(Side::columns)}};
@@ -161,21 +192,21 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   // With the rough plan's own marginal the matrix is a sum of squares of differences, weighted by products of entries,
   // so its eigenvalues have the relative errors of entries, however small they are.
   auto const matrix_of = [&](PlanOperator& plan, Vector const& marginal) {
-    return [&, k_a, k_b](Vector const& in, Vector& out) {
+    return [&](Vector const& in, Vector& out) {
       plan.multiply_gram(Side::columns, inverse_r, in, out);
-      combine({{k_b, &in, &marginal}, {-1 / k_a, &out}}, out);
+      combine({{k_b / unit, &in, &marginal}, {-1 / k_a / unit, &out}}, out);
     };
   };
   LinearSystem const system{
       .matrix = matrix_of(plan_, c),
       .preconditioner =
           [&](Vector const& in, Vector& out) {
-            combine({{1, &in, inverse_diagonal.get()}}, out);
+            combine({{unit, &in, inverse_diagonal.get()}}, out);
             if (delta > 0) combine({{1, &out}, {-vectors_.dot(out, c) / sums[1], &support(Side::columns)}}, out);
           },
       .null_vector = &support(Side::columns),
       .correction = &c,
-      .rough_matrix = rough_ ? LinearMap(matrix_of(*rough_, rough_marginal())) : LinearMap()};
+      .rough_matrix = has_rough_steps() ? LinearMap(matrix_of(*rough_, rough_marginal())) : LinearMap()};
   // Where P nearly matches points one to one, the parts of b cancel. A residual below their rounding means nothing, and
   // steps on it would fill dg with noise.
   double tolerance = options.tolerance;
@@ -187,10 +218,11 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
   result.report = {status, end.iterations, end.residual};
 
+  if (unit != 1) combine({{right_unit / unit, &dg}}, dg);
   plan_.multiply(Side::rows, dg, *on_rows);
   combine({{1 / k_a, right[Side::rows], &inverse_r}, {-1 / k_a, on_rows.get(), &inverse_r}}, df);
   // With delta below the rounding of the sums, the constant would be rounding alone, and has no effect.
-  double const constant = delta > 0x1p-52 ? mean / delta : 0.0;
+  double const constant = delta > 0x1p-52 ? mean * right_unit / delta : 0.0;
   result.constant[side_index(Side::rows)] = -constant / k_a;
   result.constant[side_index(Side::columns)] = constant;
   result.of_both = constant * of_rows;
@@ -304,8 +336,10 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
     for (Side const side : kSides) {
       std::unique_ptr<Vector> const own = make(side, true);
       tilted_gradient(side, *totals(side, *right[side], step), step, {}, *own);
+      combine({{1 / mass_unit(), own.get()}}, *own);
       change += vectors_.dot(*own, *own);
       gradient(side, *own);
+      combine({{1 / mass_unit(), own.get()}}, *own);
       all += vectors_.dot(*own, *own);
     }
   }

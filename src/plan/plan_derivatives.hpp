@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include <monge/derivatives.hpp>
@@ -71,7 +72,9 @@ class PlanDerivatives {
   Vector const& slopes(Side side);
   Vector const& far_points(Side side);  // sum_j P_ij y'_j
   Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
-  Vector const& rough_marginal();       // P'^T diag(1 / r) P' 1 of columns, P' the rough plan
+  double mass_unit();
+  bool has_rough_steps();
+  Vector const& rough_marginal();  // P'^T diag(1 / r) P' 1 of columns, P' the rough plan
 
   double normalise(VectorPair const& v) const;
   void require_solvable(VectorPair const& right, double size);
@@ -110,6 +113,8 @@ class PlanDerivatives {
   double rounding_;  // The unit roundoff of the products.
   Kept kept_[2];
   std::unique_ptr<Vector> overlap_, rough_marginal_;
+  std::optional<double> mass_unit_;  // mass_unit() and has_rough_steps(),
+  std::optional<bool> suits_rough_;  // once they are needed.
 };
 
 }  // namespace monge

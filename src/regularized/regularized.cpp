@@ -136,6 +136,9 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   std::vector<RegularizedPlan> plans;
   plans.reserve(runs.size());
   for (RegularizedRun& run : runs) {
+    require(std::isfinite(run.report.primal) || run.report.status != Status::converged,
+            "p: totals {}, where the value is beyond float64; must be less, so divide all weights by a common factor",
+            run.report.mass);
     run.report.seconds.setup = setup;
     run.report.seconds.total += setup;
     run.report.peak_bytes = memory.bytes();

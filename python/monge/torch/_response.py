@@ -80,8 +80,17 @@ def _warn_of_distance(error: float, precision: str) -> None:
 
 def _norms(parts: tuple[Tensor, Tensor], masses: tuple[Tensor, Tensor], power: int) -> float:
     """The root of sum_i v_i^2 m_i^power over both sides, at the points of mass m_i."""
-    squares = (torch.where(mass >= LEAST_MASS, v.square() * mass**power, 0).sum() for v, mass in zip(parts, masses))
+    squares = (
+        torch.where(mass >= LEAST_MASS, (v * mass ** (power / 2)).square(), 0).sum() for v, mass in zip(parts, masses)
+    )
     return math.sqrt(float(sum(squares)))
+
+
+def _unit(parts: tuple[Tensor, Tensor]) -> float:
+    """A power of two near the largest number where squares leave the range of float64, otherwise 1."""
+    largest = max((float(v.abs().max()) for v in parts if v.numel()), default=0.0)
+    usual = not (0 < largest < math.inf) or 2.0**-400 < largest < 2.0**400
+    return 1.0 if usual else 2.0 ** math.frexp(largest)[1]
 
 
 def _size(result: Any, u: Tensor, w: Tensor, masses: tuple[Tensor, Tensor]) -> float:
@@ -109,14 +118,16 @@ class Response:
         plan.marginals(*marginals)
         # A function of the plan has derivatives of the size of the mass, which has few digits there.
         by_f, by_g = (torch.where(mass >= LEAST_MASS, by, 0) for mass, by in zip(marginals, (by_f, by_g)))
+        scale = _unit((by_f, by_g))  # A function of a plan with hardly any mass has derivatives as small.
+        by_f, by_g, size = by_f / scale, by_g / scale, size / scale
         # The rounding of the products bounds the residual.
         tolerance = 1e-10 if precision == "float64" else 1e-5
         diagonals = [(1 + result.reg / rho) * mass for mass, rho in zip(marginals, result._penalties())]
-        self.u, self.w, self.by_weights, report = self._solve(result, (by_f, by_g), diagonals, tolerance)
+        u, w, by_weights, report = self._solve(result, (by_f, by_g), diagonals, tolerance)
         # The report has the residual of the system with one side eliminated, whose right side may be rounding alone.
-        of_w = product(plan.apply, self.w[:, None], plan.rows)[:, 0]
-        of_u = product(plan.apply_transpose, self.u[:, None], plan.columns)[:, 0]
-        terms = [diagonal * v for diagonal, v in zip(diagonals, (self.u, self.w))]
+        of_w = product(plan.apply, w[:, None], plan.rows)[:, 0]
+        of_u = product(plan.apply_transpose, u[:, None], plan.columns)[:, 0]
+        terms = [diagonal * v for diagonal, v in zip(diagonals, (u, w))]
         unsolved = [
             (by - term - of_other) * (diagonal >= LEAST_MASS)
             for by, term, of_other, diagonal in zip((by_f, by_g), terms, (of_w, of_u), diagonals)
@@ -129,9 +140,10 @@ class Response:
         is_free = precision == "float32" and asked == "auto"
         if is_free and not (residual <= TRUSTED[precision] * norm and unit * size <= _LOST * norm):
             raise FallsShortError
-        self._rounding = unit * of_terms if is_free else 0.0
+        self.u, self.w, self.by_weights = u * scale, w * scale, [v * scale for v in by_weights]
+        self._rounding = unit * of_terms * scale if is_free else 0.0
         lacking = self._lacking(result, marginals)
-        amplified, of_mass, of_marginals = self._estimate(result, (by_f, by_g), marginals, lacking)
+        amplified, of_mass, of_marginals = self._estimate(result, (by_f, by_g), (u, w), marginals, lacking)
         # Terms that cancel leave their errors.
         cancelling = size / norm if norm > 0 else 0.0
         error = max(amplified, of_mass * cancelling) - 100 * unit * cancelling
@@ -173,7 +185,12 @@ class Response:
         return lacking[0], lacking[1]
 
     def _estimate(
-        self, result: Any, by: tuple[Tensor, Tensor], masses: tuple[Tensor, Tensor], lacking: tuple[Tensor, Tensor]
+        self,
+        result: Any,
+        by: tuple[Tensor, Tensor],
+        response: tuple[Tensor, Tensor],
+        masses: tuple[Tensor, Tensor],
+        lacking: tuple[Tensor, Tensor],
     ) -> tuple[float, float, float]:
         """An estimate of the relative error that comes from the distance of the potentials to the optimum: the error of
         the marginals, as much amplified as the right side is by the system. Also the error of the marginals, relative
@@ -183,7 +200,7 @@ class Response:
         if not mass > 0:
             return 0.0, 0.0, 0.0
         of_mass = _norms(lacking, masses, -1) / math.sqrt(mass)
-        amplified = of_mass * _size(result, self.u, self.w, masses) / size if size > 0 else 0.0
+        amplified = of_mass * _size(result, *response, masses) / size if size > 0 else 0.0
         return amplified, of_mass, of_mass * mass / given
 
     @property
@@ -199,8 +216,9 @@ class Response:
         slope = slope_of(self._problem)
         for one, of_one, gradient in zip(wanted, (1.0, slope, slope), found):
             # Where the terms of W cancel, their rounding may be all that is left.
-            if one and gradient is not None and not self._rounding * of_one <= _LOST * float(gradient.norm()):
-                raise FallsShortError
+            if one and gradient is not None and self._rounding > 0:
+                if not self._rounding * of_one <= _LOST * float(gradient.norm()):
+                    raise FallsShortError
         for side, one in enumerate(by_weights):
             own = self.by_weights[side]
             found.append(None if not one else own if direct is None else own + direct(side))

@@ -1,0 +1,94 @@
+"""Results far from 1: clouds far from the origin, totals and masses near the ends of float64, eps far above the costs."""
+
+import numpy as np
+import pytest
+
+import monge
+
+OFFSETS = [0, 1e4, 1e6, 1e8]
+
+
+def drawn_clouds(offset=0.0):
+    random = np.random.default_rng(0)
+    return random.uniform(0, 1, (60, 2)) + offset, random.uniform(0, 1, (50, 2)) + offset
+
+
+@pytest.mark.parametrize("offset", OFFSETS)
+@pytest.mark.parametrize("unbalanced", [None, 1.0])
+def test_maps_keep_their_digits_under_an_offset(offset, unbalanced):
+    x, y = drawn_clouds(offset)
+    result = monge.solve_sample(x, y, reg=0.05, unbalanced=unbalanced)
+    assert result.report.precision == "float32"
+    # Shares are rounded to 1e-7, averages of numbers of size 1 as much, and the sum with the offset to its own rounding.
+    error = 1e-6 + 4e-16 * offset
+    for plan, found, values in (
+        (result.plan, result.transform(), y),
+        (result.plan, result.average(y), y),
+        (result.plan.T, result.inverse.transform(), x),
+        (result.plan.T, result.average(x, transpose=True), x),
+    ):
+        centre = values.mean(0)
+        wanted = plan / plan.sum(1, keepdims=True) @ (values - centre) + centre
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=error)
+    if unbalanced is None:
+        batch = monge.solve_sample_batch([x], [y], 0.05)
+        np.testing.assert_allclose(batch.transform()[0], result.transform(), rtol=0, atol=error)
+    np.testing.assert_allclose(result.average(y[:, 0]), result.average(y)[:, 0], rtol=0, atol=error)
+
+
+def test_points_of_no_weight_are_no_offset():
+    x, y = drawn_clouds()
+    y[25:] = 1e9  # Padding.
+    b = np.repeat([1 / 25, 0], 25)
+    result = monge.solve_sample(x, y, None, b, reg=0.05)
+    wanted = result.plan / result.plan.sum(1, keepdims=True) @ y
+    np.testing.assert_allclose(result.transform(), wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("eps", [1e12, 1e20, 1e30, 1e40, 1e100, 1e200])
+def test_values_where_eps_is_far_above_the_costs(eps):
+    random = np.random.default_rng(0)
+    costs, a, b = random.random((4, 3)), np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.3, 0.3, 0.4])
+    result = monge.solve(costs, a, b, reg=eps)
+    # The plan is a b^T up to 1 / eps.
+    assert result.converged and abs(result.value - a @ costs @ b) <= 1e-12 and abs(result.gap) <= 1e-12
+    x, y = random.random((7, 2)), random.random((5, 2))
+    divergence = monge.sinkhorn_divergence(x, y, reg=eps)
+    assert divergence.value == pytest.approx(((x.mean(0) - y.mean(0)) ** 2).sum(), abs=1e-11)
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+@pytest.mark.parametrize("total", [1e-280, 1e-200, 1e-156, 1e150])
+def test_hessian_products_scale_with_the_mass(precision, total):
+    random = np.random.default_rng(0)
+    x, y, v = (random.normal(size=(n, 2)) for n in (6, 5, 6))
+
+    def product(total):
+        result = monge.solve_sample(x, y, np.full(6, total / 6), np.full(5, total / 5), reg=0.3, precision=precision)
+        found, _, report = result.hessian_product(v)
+        assert str(report.status).endswith("converged") and report.iterations > 0
+        return found / total
+
+    wanted = product(1.0)
+    np.testing.assert_allclose(product(total), wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+
+
+def test_inverse_hessian_products_scale_with_the_mass():
+    random = np.random.default_rng(0)
+    x, y, v = (random.normal(size=(n, 2)) for n in (6, 5, 6))
+
+    def product(total):
+        result = monge.solve_sample(x, y, np.full(6, total / 6), np.full(5, total / 5), reg=3.0)
+        found, report = result.inverse_hessian_product(v)
+        assert str(report.status).endswith("converged")
+        return found * total
+
+    wanted = product(1.0)
+    np.testing.assert_allclose(product(1e-200), wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+
+
+def test_a_quadratic_plan_whose_value_overflows_is_refused():
+    costs = np.random.default_rng(0).normal(size=(9, 8)) ** 2 * 4
+    a, b = np.full(9, 1e307 / 9), np.full(8, 1e307 / 8)
+    with pytest.raises(ValueError, match="^a: totals 1e.307, where the value is beyond float64; must be less"):
+        monge.solve_regularized(costs, a, b, quadratic=1e-307)
