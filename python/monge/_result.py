@@ -172,10 +172,11 @@ class OTResult(PlanResult):
         rounding otherwise."""
         offset = self._common_offset(values)
         if offset is None:
-            return self._plan.average(values, to)
-        offset = self._place.array(offset)
-        self._plan.average(values - offset, to)
-        to += offset
+            self._plan.average(values, to)
+        else:
+            common = self._place.array(offset)
+            self._plan.average(values - common, to)
+            to += common
 
     def _common_offset(self, values: Array) -> np.ndarray[Any, Any] | None:
         """Far from 0 beside the spread of the values (p,) at points of weight, judged by nine of them."""

@@ -57,16 +57,20 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
 
 double restore_digits(Evaluation& evaluation, double eps, double mean_cost, double cost_bound, double product_mass,
                       double forbidden_mass) {
-  double const scale = eps * product_mass, most = 4 * (cost_bound / eps) * cost_bound * product_mass;
-  double const both = std::clamp(evaluation.tilt + mean_cost * product_mass, 0.0, most);
-  double const mean_square = both / scale;  // The mean of z^2.
+  double const scale = eps * product_mass, size = cost_bound + std::abs(mean_cost);
+  bool const is_far = size > 0 && eps > 0x1p50 * size;
+  double both = evaluation.tilt + mean_cost * product_mass;
+  if (is_far) both = std::clamp(both, 0.0, 4 * (cost_bound / eps) * cost_bound * product_mass);
+  double const mean_square = std::max(both, 0.0) / scale;  // The mean of z^2.
   double const rounding = 0x1p-50 * product_mass, loss = eps * std::min(forbidden_mass, rounding);
   if (!(forbidden_mass <= rounding)) return loss;
   if (!(mean_square * std::sqrt(mean_square) <= 0x1p-50)) return loss;
   if (!(std::abs(both / 2 - evaluation.entropy) <= 0x1p-46 * scale)) return loss;
   evaluation.entropy = both / 2;
-  double const most_gap = 4 * cost_bound * (evaluation.row_error + evaluation.column_error);
-  if (std::abs(evaluation.gap) > most_gap) evaluation.gap = std::copysign(most_gap, evaluation.gap);
+  if (is_far) {
+    double const most = 4 * size * (evaluation.row_error + evaluation.column_error);
+    evaluation.gap = std::clamp(evaluation.gap, -most, most);
+  }
   evaluation.primal = evaluation.transport_cost + evaluation.entropy + evaluation.penalty;
   evaluation.dual = evaluation.primal - evaluation.gap;
   return loss;

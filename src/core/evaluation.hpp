@@ -121,12 +121,13 @@ Evaluation evaluate_plan(double eps, SideValues const& rows, SideValues const& c
 ///   KL(P | a b^T)                                  = sum_ij a_i b_j (z_ij^2 / 2 + z_ij^3 / 3 + ...)
 ///   (KL(P | a b^T) + KL(a b^T | P)) / 2            = sum_ij a_i b_j (z_ij^2 / 2 + z_ij^3 / 4 + ...)
 ///   eps (KL(P | a b^T) + KL(a b^T | P))            = tilt + mean_cost product_mass
-/// The terms of the last line have the size of the costs, and the rounding of potentials, which are near eps where eps
-/// is large. As |z_ij| <= 2 cost_bound / eps, the line is at most 4 cost_bound^2 / eps per unit of mass. Half of it
-/// replaces the entropy where the difference of the series is below the rounding of the entropy. The same plan has
-/// potentials of at most 2 cost_bound up to a constant, which bounds the gap. A forbidden pair adds about eps a_i b_j
-/// to the entropy and breaks the last line, so nothing is replaced where these terms are above the rounding. Returns
-/// the loss of the values beside forbidden pairs: about the smaller of these terms and the rounding.
+/// The terms of the last line have the size of the costs. Half of it replaces the entropy where the difference of the
+/// series is below the rounding of the entropy. A forbidden pair adds about eps a_i b_j to the entropy and breaks the
+/// last line, so nothing is replaced where these terms are above the rounding. Where eps is 2^50 times the costs, the
+/// rounding of potentials, eps 2^-53, is above the costs, and two bounds hold the values: |z_ij| <= 2 cost_bound / eps,
+/// so the last line is at most 4 cost_bound^2 / eps per unit of mass; and the same plan has potentials of the size of
+/// the costs, so the gap is at most this size times the errors of the marginals. Returns the loss of the values beside
+/// forbidden pairs: about the smaller of these terms and the rounding.
 double restore_digits(Evaluation& evaluation, double eps, double mean_cost, double cost_bound, double product_mass,
                       double forbidden_mass);
 
