@@ -1,4 +1,5 @@
-// Gromov-Wasserstein transport: two clouds that lie in different spaces are matched by the distances within each.
+// Gromov-Wasserstein transport: two clouds that lie in different spaces are matched by the distances within each, or
+// two spaces by matrices that stand for distances.
 //   min_P  alpha E(P) + (1 - alpha) <M, P> + eps KL(P | a b^T)   subject to  P 1 = a,  P^T 1 = b,  P >= 0,
 //   E(P) = sum_ijkl (|x_i - x_k|^2 - |y_j - y_l|^2)^2 P_ij P_kl,      M_ij = |s_i - t_j|^2,
 // with features s and t that live in one space (fused), or without them (alpha = 1). KL as in entropic.hpp; without eps
@@ -9,6 +10,9 @@
 // the dot product of two vectors, which have min(p, q) + 1 coordinates, and r more for features. Memory is therefore
 // O((n + m) (p + q)). docs/math.md, section 21. Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020;
 // Rioux, Goldfeld, Kato 2023.
+//
+// For matrices C (n x n) and D (m x m), E(P) = sum_ijkl (C_ik - D_jl)^2 P_ij P_kl, and M is any matrix. Memory is then
+// O(n^2 + m^2 + n m). E need not be concave, so a step may end within a segment between two plans.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -62,6 +66,13 @@ struct GromovClouds {
   MatrixView t = {};  ///< m x r features of the points y.
 };
 
+/// Two spaces, each given by a matrix of any finite numbers, symmetric or not, in the place of distances.
+struct GromovMatrices {
+  MatrixView source;     ///< C, n x n.
+  MatrixView target;     ///< D, m x m.
+  MatrixView cost = {};  ///< M, n x m; empty: alpha is 1.
+};
+
 /// Argument of a progress callback.
 struct GromovProgress {
   int start = 0;                                           ///< Index of the start.
@@ -81,21 +92,22 @@ struct GromovOptions {
   /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this fraction of its norm. A
   /// norm below 1e-3 of its largest possible value counts as this bound. The last plan has a marginal error of at most
   /// tolerance / 10 of the mass; each earlier step is solved to a tenth of the change in the step before. > 0. With
-  /// exact plans a search ends when no step lowers the value.
+  /// exact plans a search ends when no step lowers the value or, for matrices and within a segment, where
+  /// GromovReport::stationarity is at most this fraction of the value.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
   /// Number of starts, >= 0. 1: the product plan alone. Larger numbers add, in this order: the descriptors (up to 4096
-  /// points in each cloud), the signs of up to three principal axes, and random rotations. 0: all but the random ones;
-  /// with `cross_moment` this start alone. If there are several starts, each takes three steps, with loose tolerances
-  /// if eps > 0. Then starts with a value of at most twice the least go on: the best two if eps > 0, otherwise
-  /// all; that of the product plan always goes on.
+  /// points in each cloud), the signs of up to three principal axes, and random rotations; for matrices the last two
+  /// are random plans. 0: all but the random ones; with `cross_moment` this start alone. If there are several starts,
+  /// each takes three steps, with loose tolerances if eps > 0. Then starts with a value of at most twice the least go
+  /// on: the best two if eps > 0, otherwise all; that of the product plan always goes on.
   int starts = 0;
   int seed = 0;  ///< Seed of the random rotations, >= 0.
   Precision precision = Precision::automatic;
 
   /// A first start (p x q): the cross moment sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as in
-  /// Gromov::cross_moment.
+  /// Gromov::cross_moment. For matrices the plan itself (n x m).
   MatrixView cross_moment = {};
   std::function<bool(GromovProgress const&)> progress = {};  ///< Return false to stop.
 };
@@ -141,12 +153,13 @@ struct GromovReport {
   /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method.
   double entropy = 0;
   /// A lower bound of the minimum of alpha E + (1 - alpha) <M, .> over all plans, whatever the start, and so of the
-  /// objective with entropy. The larger of two bounds: one by norms and principal moments and, where `starts` includes
-  /// descriptors, one by descriptors.
+  /// objective with entropy. The larger of two bounds: one by norms and principal moments (for matrices by means and
+  /// norms) and, where `starts` includes descriptors, one by descriptors.
   double lower_bound = 0;
   /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
-  /// last step has lowered the objective by at least this much. Without eps it is the Frank-Wolfe gap: no plan lowers
-  /// the linearised objective by more. NaN by the proximal method.
+  /// last step has lowered the objective by at least this much. For matrices with eps it is eps KL(Q | P) of the last
+  /// two plans Q and P. Without eps it is the Frank-Wolfe gap: no plan lowers the linearised objective by more. NaN by
+  /// the proximal method.
   double stationarity = 0;
   double change = 0;          ///< Change of the cross moment in the last step, relative as the tolerance.
   double marginal_error = 0;  ///< |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is.
@@ -162,8 +175,8 @@ struct GromovReport {
 
 /// Outputs of Gromov::gradients(), in host memory. An empty view is not computed.
 struct GromovGradients {
-  MutableMatrixView x = {};  ///< n x p.
-  MutableMatrixView y = {};  ///< m x q.
+  MutableMatrixView x = {};  ///< n x p. For matrices by C, n x n.
+  MutableMatrixView y = {};  ///< m x q. For matrices by D, m x m. By M: (1 - alpha) P.
   MutableMatrixView s = {};  ///< n x r.
   MutableMatrixView t = {};  ///< m x r.
   MutableVectorView a = {};  ///< n. Defined along directions that keep sum a = sum b.
@@ -174,11 +187,13 @@ struct GromovGradients {
 struct MONGE_API Gromov {
   GromovReport report;
   /// The plan of the last linear problem, if eps > 0, with the potentials and the report of this problem. Its cost is
-  /// C_ij = -<u_i, v_j>, for u (n x k) and v (m x k) below.
+  /// C_ij = -<u_i, v_j>, for u (n x k) and v (m x k) below. For matrices it reads costs that `state`
+  /// keeps, so a plan that is moved out must not outlive it.
   std::optional<Plan> plan;
-  std::optional<ExactPlan> exact;    ///< The same if eps is 0.
-  std::vector<double> u, v;          ///< Row-major.
+  std::optional<ExactPlan> exact;    ///< The same if eps is 0. For matrices its entries may lie between two plans.
+  std::vector<double> u, v;          ///< Row-major. For matrices u is the cost itself (n x m), and v is empty.
   std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start for a similar problem.
+                                     ///< For matrices P itself, n x m.
 
   struct State;  // src/gromov/gromov_state.hpp
   std::shared_ptr<State const> state;
@@ -189,7 +204,7 @@ struct MONGE_API Gromov {
   void gradients(GromovGradients const& out) const;
   /// Writes the vectors u of new points, at the costs of the last step, to out (k x columns of u). `points` is k x p,
   /// and `features` is k x r like s. Plan::potential() and c_transform() take these vectors in the place of points. All
-  /// arguments lie in host memory.
+  /// arguments lie in host memory. Throws unsupported for matrices.
   void source_features(MatrixView points, MatrixView features, MutableMatrixView out) const;
 };
 
@@ -201,6 +216,14 @@ MONGE_API Gromov solve_gromov(Context const& context, GromovClouds const& clouds
                               GromovOptions const& options = {});
 inline Gromov solve_gromov(Context const& context, GromovClouds const& clouds, GromovOptions const& options = {}) {
   return solve_gromov(context, clouds, {}, {}, options);
+}
+
+/// The same with E(P) = sum_ijkl (C_ik - D_jl)^2 P_ij P_kl of matrices. Memory is O(n^2 + m^2 + n m), for each start
+/// O(n m); a step takes O(n m (n + m)) on the host, beside its linear problem.
+MONGE_API Gromov solve_gromov(Context const& context, GromovMatrices const& matrices, VectorView a, VectorView b,
+                              GromovOptions const& options = {});
+inline Gromov solve_gromov(Context const& context, GromovMatrices const& matrices, GromovOptions const& options = {}) {
+  return solve_gromov(context, matrices, {}, {}, options);
 }
 
 }  // namespace monge

@@ -1,11 +1,11 @@
-"""Gromov-Wasserstein transport: clouds of different spaces."""
+"""Gromov-Wasserstein transport: clouds of different spaces, or matrices."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from ._arrays import Array, Place, kept, kept_optional, on_host, read_matrix
 from ._exact import ExactResult, result_of
 from ._followed import requires_gradient
 from ._low_rank import features_of_costs, points_of_distances
-from ._names import GROMOV, calls, lower_name, number, refuse_gradient, shown
+from ._names import GROMOV, calls, lower_name, number, shown
 from ._plan_result import LazyPlan
 from ._problem import Problem, ProgressFunction, library_options, shows, warn_if_short, watching
 from ._result import OTResult
@@ -31,11 +31,11 @@ _POT_METHODS = {"pgd": "alternating", "ppa": "proximal"}
 
 @dataclass(frozen=True)
 class GromovGradients:
-    """Derivatives of the value by points, features and weights, at the plan as it is.
+    """Derivatives of the value by points, features and weights, or by matrices and weights, at the plan as it is.
 
     Attributes:
-        x, y: By the points, with the shapes of X_a and X_b.
-        s, t: By the features; None where there are none.
+        x, y: By the points, with the shapes of X_a and X_b; or by Ca and Cb.
+        s, t: By the features; None where there are none. For matrices s is by M and t is None.
         a, b: By the weights. Only directions that keep sum a = sum b are feasible.
     """
 
@@ -55,8 +55,8 @@ class _Clouds:
     t: Array | None
     followed: tuple[Any, ...] | None = None
     """x, y, s, t, a and b as the caller has them, where a tensor of PyTorch among them requires a gradient."""
-    of_matrices: bool = False
-    """Whether points and features are those that :func:`solve_gromov` has found."""
+    kind: Literal["points", "distances", "matrices"] = "points"
+    """distances: points and features are those that :func:`solve_gromov` has found; matrices: x is Ca, y Cb and s M."""
     shifts: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
     """What the caller's M_ij has beyond |s_i - t_j|^2, by rows and by columns."""
 
@@ -73,8 +73,8 @@ class GromovResult:
     Values are those of the plan after its rows and columns were moved to the weights. Arrays have the framework, dtype
     and device of X_a. A pickle has the plan and the values, but no derivatives and no map of new points.
 
-    If tensors of PyTorch that require gradients were given, `value` has first derivatives by points, features and
-    weights, those at the plan as it is. A backward pass through another attribute is a NotImplementedError.
+    If tensors of PyTorch that require gradients were given, `value` has first derivatives by points, features, matrices
+    and weights, those at the plan as it is. A backward pass through another attribute is a NotImplementedError.
     """
 
     def __init__(
@@ -203,7 +203,8 @@ class GromovResult:
 
     @property
     def cross_moment(self) -> Array:
-        """sum_ij P_ij (x_i - mean) (y_j - mean)^T (p x q): a start (`plan_init`) of a problem like this one."""
+        """sum_ij P_ij (x_i - mean) (y_j - mean)^T (p x q), or P (n x m) of matrices: a start (`plan_init`) of a problem
+        like this one."""
         return self._attached("cross_moment", self._place.array(self._cross_moment))
 
     @property
@@ -244,7 +245,7 @@ class GromovResult:
         """The average point of X_b for each source, or for each of `points` (k x p), with features `s` (k x r) where the
         problem has them. For new points it is the average under the entropic map or, where the plan is exact, the
         target of the least reduced cost, at the costs of the last step."""
-        if self._clouds.of_matrices:
+        if self._clouds.kind != "points":
             raise NotImplementedError("transform: the problem is matrices; average() takes values of the targets")
         if points is None:
             return self._attached("transform", self._linear.average(self._clouds.y))
@@ -271,8 +272,8 @@ class GromovResult:
         return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
 
     def gradients(self) -> GromovGradients:
-        """Derivatives of the value by points, features and weights; for matrices by the weights alone, and x and y are
-        None. NotImplementedError for the proximal method, whose plan is no minimiser."""
+        """Derivatives of the value by points or matrices, features and weights; for matrices of squared distances by the
+        weights alone, and x and y are None. NotImplementedError for the proximal method, whose plan is no minimiser."""
         found = self._derivatives("gradients")
         if self._has_entropy:
             for name, weights in zip("ab", self._weights):
@@ -286,10 +287,13 @@ class GromovResult:
         clouds = self._clouds
         like = {"x": clouds.x, "y": clouds.y, "s": clouds.s, "t": clouds.t}
         found: dict[str, Any] = {name: None if v is None else np.empty(tuple(v.shape)) for name, v in like.items()}
-        if clouds.of_matrices:
+        if clouds.kind == "distances":
             found = dict.fromkeys(found)
         found |= {name: np.empty(size) for name, size in zip("ab", self.shape)}
-        self._made.gradients(**found)
+        of_costs = found["s"] if clouds.kind == "matrices" else None
+        self._made.gradients(**(found if of_costs is None else found | {"s": None}))
+        if of_costs is not None:
+            of_costs[:] = (1 - self._report.alpha) * on_host(self._linear.plan)
         for name, shift in zip("ab", clouds.shifts or ()):
             found[name] += (1 - self._report.alpha) * shift
         return found
@@ -342,10 +346,25 @@ def _log(weights: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.log(np.where(weights > 0, weights, 1))
 
 
-def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndarray[Any, Any] | None:
-    """The cross moment of a plan: of an array (n x m), or of a result, by its products."""
+def _start(plan_init: Any, clouds: _Clouds, a: Any, b: Any) -> np.ndarray[Any, Any] | None:
+    """The start that a plan is: an array (n x m), or a result."""
     if plan_init is None:
         return None
+    if clouds.kind == "matrices":
+        return _plan("plan_init", getattr(plan_init, "plan", plan_init), clouds.shape)
+    return _cross_moment(plan_init, clouds.x, clouds.y, a, b)
+
+
+def _plan(field: str, given: Any, shape: tuple[int, int]) -> np.ndarray[Any, Any]:
+    plan = on_host(read_matrix(field, given, "(n, m)")).astype(np.float64)
+    if plan.shape != shape:
+        raise ValueError(f"{field}: has shape {plan.shape}; must be {shape}")
+    if not (np.isfinite(plan).all() and (plan >= 0).all()):
+        raise ValueError(f"{field}: has an entry that is negative or not finite; must be >= 0 and finite")
+    return plan
+
+
+def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndarray[Any, Any]:
     if hasattr(plan_init, "cross_moment"):
         return on_host(plan_init.cross_moment).astype(np.float64)
     sides = []
@@ -354,12 +373,7 @@ def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndar
         sides.append(given - np.average(given, axis=0, weights=None if weights is None else on_host(weights)))
     if hasattr(plan_init, "apply") and hasattr(plan_init, "marginals"):
         return sides[0].T @ on_host(plan_init.apply(sides[1]))  # type: ignore[no-any-return]
-    plan = on_host(read_matrix("plan_init", plan_init, "(n, m)")).astype(np.float64)
-    if plan.shape != (len(x), len(y)):
-        raise ValueError(f"plan_init: has shape {plan.shape}; must be {(len(x), len(y))}")
-    if not (np.isfinite(plan).all() and (plan >= 0).all()):
-        raise ValueError("plan_init: has an entry that is negative or not finite; must be >= 0 and finite")
-    return sides[0].T @ plan @ sides[1]
+    return sides[0].T @ _plan("plan_init", plan_init, (len(x), len(y))) @ sides[1]  # type: ignore[no-any-return]
 
 
 def _method(method: Any) -> Any:
@@ -400,12 +414,14 @@ def _run(
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
 ) -> GromovResult:
-    start = _cross_moment(plan_init, clouds.x, clouds.y, a, b)
-    views = (clouds.x, clouds.y, clouds.s, clouds.t, a, b)
+    start = _start(plan_init, clouds, a, b)
+    of_matrices = clouds.kind == "matrices"
+    x, y, s = clouds.x, clouds.y, clouds.s
 
     def result(made: _core.Gromov) -> GromovResult:
         report, (plan, exact), (u, v) = made.report, made.plans, made.features()
-        problem = Problem(place, a, b, x=u, y=v, cost_function="dot")
+        costs: dict[str, Any] = dict(cost=u) if of_matrices else dict(x=u, y=v, cost_function="dot")
+        problem = Problem(place, a, b, **costs)
         linear = (
             result_of(problem, {}, exact)
             if plan is None
@@ -419,7 +435,11 @@ def _run(
 
     try:
         with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "step", text) as watch:
-            made = _core.solve_gromov(place.session(n_threads), *views, start, options, watch)
+            session = place.session(n_threads)
+            if of_matrices:
+                made = _core.solve_gromov_matrices(session, x, y, s, a, b, start, options, watch)
+            else:
+                made = _core.solve_gromov(session, x, y, s, clouds.t, a, b, start, options, watch)
     except KeyboardInterrupt as interrupt:
         if hasattr(interrupt, "result"):
             interrupt.result = result(interrupt.result)
@@ -543,30 +563,37 @@ def solve_gromov(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[GromovKeywordOptions],
 ) -> GromovResult:
-    """POT's ``solve_gromov``: Gromov-Wasserstein transport of given matrices, which must be squared distances.
+    """POT's ``solve_gromov``: Gromov-Wasserstein transport of given matrices, of any numbers, symmetric or not.
 
     min_P  alpha sum_ijkl (Ca_ik - Cb_jl)^2 P_ij P_kl + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b
 
-    Points with these distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass
-    over the matrix proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean
-    distances of n points are squared distances of points of n - 1 dimensions, so they are accepted up to n = 1025. M
-    may be any sum of a matrix of low rank, terms of rows and terms of columns, as squared distances are.
+    Squared distances, as those of POT's ``dist(x, x)``, beside an M of low rank are solved as points. Points with these
+    distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass over the matrix
+    proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean distances of n
+    points are squared distances of points of n - 1 dimensions, so they are accepted up to n = 1025. M may be any sum of a
+    matrix of rank up to 64, terms of rows and terms of columns, as squared distances are.
+
+    For other matrices, and for tensors of PyTorch that require gradients, a step takes O(n m (n + m)) on the CPU, and
+    memory is O(n^2 + m^2 + n m). The objective need not be concave then. A step without `reg` ends at the least value
+    between two plans, so the result may have more than n + m - 1 entries; the search then ends where the linearised
+    objective falls by at most `tol` times the value. Starts are the product plan, descriptors and random plans.
 
     Args:
-        Ca, Cb: Squared distances (n x n) and (m x m), as those of POT's ``dist(x, x)``.
-        M: Costs (n x m), a sum of a matrix of rank up to 64, terms of rows and terms of columns; None: alpha is 1.
+        Ca, Cb: Matrices (n x n) and (m x m).
+        M: Costs (n x m); None: alpha is 1.
         loss: "L2", the square.
-        symmetric: No effect: squared distances are symmetric.
+        symmetric: No effect: the entries show it.
+        plan_init: As for :func:`solve_gromov_sample`; of other matrices all of the plan matters.
         verbose: True shows a bar, as `progress` does.
 
     Other arguments are as for :func:`solve_gromov_sample`.
 
     Returns:
-        :class:`GromovResult`, without `transform`. Derivatives are by the weights alone.
+        :class:`GromovResult`, without `transform`. Derivatives are by the weights, and by matrices that are not solved as
+        points.
 
     Raises:
-        NotImplementedError: The entries of a matrix are not squared distances, the rank of M is too high, or as for
-            :func:`solve_gromov_sample`.
+        NotImplementedError: As for :func:`solve_gromov_sample`.
 
     >>> import monge, numpy as np
     >>> x = np.random.default_rng(0).normal(size=(50, 3))
@@ -579,18 +606,29 @@ def solve_gromov(
         raise NotImplementedError(f"loss: is {loss!r}; must be 'L2'")
     given: dict[str, Any] = dict(options) | {"alpha": number("alpha", alpha), "method": method}
     translated, kind = _library_options(given, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
-    for field, matrix in (("Ca", Ca), ("Cb", Cb), ("M", M), ("a", a), ("b", b)):
-        refuse_gradient(field, matrix)
     of_a, of_b = read_matrix("Ca", Ca, "(n, n)"), read_matrix("Cb", Cb, "(m, m)")
+    costs = None if M is None else read_matrix("M", M, "(n, m)")
     place = Place.of(Ca, of_a, of_b, device=device)
-    x, y = points_of_distances("Ca", on_host(of_a)), points_of_distances("Cb", on_host(of_b))
-    s = t = shifts = None
-    if M is not None:
-        costs = on_host(read_matrix("M", M, "(n, m)"))
-        if costs.shape != (len(x), len(y)):
-            raise ValueError(f"M: has shape {costs.shape}; must be {(len(x), len(y))}, the sizes of Ca and Cb")
-        s, t, *terms = features_of_costs("M", costs)
-        shifts = (terms[0], terms[1])
-    clouds = _Clouds(x, y, s, t, of_matrices=True, shifts=shifts)
+    inputs = (Ca, Cb, M, None, a, b)
+    if any(map(requires_gradient, inputs)):
+        clouds = _Clouds(kept(Ca, of_a), kept(Cb, of_b), costs, None, inputs, "matrices")
+    else:
+        clouds = _of_distances(of_a, of_b, costs) or _Clouds(of_a, of_b, costs, None, kind="matrices")
     weights = kept_optional("a", a), kept_optional("b", b)
     return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, shows(progress, verbose))
+
+
+def _of_distances(Ca: Array, Cb: Array, M: Array | None) -> _Clouds | None:
+    """Points and features with these matrices, if there are any."""
+    x, y = points_of_distances("Ca", on_host(Ca)), points_of_distances("Cb", on_host(Cb))
+    if M is not None and tuple(M.shape) != (len(Ca), len(Cb)):
+        raise ValueError(f"M: has shape {tuple(M.shape)}; must be {(len(Ca), len(Cb))}, the sizes of Ca and Cb")
+    if x is None or y is None:
+        return None
+    if M is None:
+        return _Clouds(x, y, None, None, kind="distances")
+    found = features_of_costs("M", on_host(M))
+    if found is None:
+        return None
+    s, t, *shifts = found
+    return _Clouds(x, y, s, t, kind="distances", shifts=(shifts[0], shifts[1]))

@@ -25,18 +25,20 @@ def _require_finite(field: str, matrix: Matrix) -> None:
         raise ValueError(f"{field}: row {i}, column {k} is {matrix[i, k]:g}; entries must be finite")
 
 
-def points_of_distances(field: str, distances: Matrix) -> Matrix:
+def points_of_distances(field: str, distances: Matrix) -> Matrix | None:
     """Points (n x p) with these squared distances, by pivoted Cholesky factorisation of their inner products. Each entry
-    is compared; NotImplementedError where one differs by more than rounding."""
+    is compared; None where one differs by more than rounding."""
     n = len(distances)
-    if distances.shape != (n, n):
-        raise ValueError(f"{field}: has shape {distances.shape}; must be square")
+    if n == 0 or distances.shape != (n, n):
+        raise ValueError(f"{field}: has shape {distances.shape}; must be square, of at least one row")
     _require_finite(field, distances)
     scale, rounding = float(abs(distances).max()), _rounding(distances)
     origin = distances[:, 0].astype(np.float64)  # Squared distances to the first point, which becomes the origin.
     rest = origin.copy()
     parts: list[Matrix] = []
     while rest.max() > rounding * scale and len(parts) < min(n, _MOST_DIMENSIONS):
+        if rest.min() < -16 * rounding * scale:
+            return None
         k = int(rest.argmax())
         column = (origin + origin[k] - distances[:, k]) / 2
         for part in parts:
@@ -49,17 +51,13 @@ def points_of_distances(field: str, distances: Matrix) -> Matrix:
         rows = slice(first, first + _BLOCK)
         off = abs(squares[rows, None] + squares - 2 * points[rows] @ points.T - distances[rows])
         if not off.max() <= 16 * rounding * scale:
-            i, k = divmod(int(off.argmax()), n)
-            raise NotImplementedError(
-                f"{field}: is no matrix of squared distances: row {first + i}, column {k} is off by "
-                f"{off.max():.2g}; must be, as POT's dist(x, x) is"
-            )
+            return None
     return points
 
 
-def features_of_costs(field: str, costs: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+def features_of_costs(field: str, costs: Matrix) -> tuple[Matrix, Matrix, Matrix, Matrix] | None:
     """s (n x r), t (m x r), rows (n) and columns (m) with costs_ij = |s_i - t_j|^2 + rows_i + columns_j, by elimination
-    with full pivoting. NotImplementedError where r is too large."""
+    with full pivoting. None where r is too large."""
     _require_finite(field, costs)
     scale, rounding = float(abs(costs).max()), _rounding(costs)
     rows, columns = costs.mean(1, dtype=np.float64), costs.mean(0, dtype=np.float64)
@@ -72,10 +70,7 @@ def features_of_costs(field: str, costs: Matrix) -> tuple[Matrix, Matrix, Matrix
         if abs(rest[i, j]) <= rounding * scale:
             break
         if len(left) == min(_MOST_RANK, *costs.shape):
-            raise NotImplementedError(
-                f"{field}: has a rank above {len(left)} beside terms of rows and columns; must have a lower one, as "
-                "squared distances of features have"
-            )
+            return None
         pivot = abs(rest[i, j])
         left.append(rest[:, j] / np.sqrt(2 * pivot) * -np.sign(rest[i, j]))
         right.append(rest[i] / np.sqrt(2 * pivot))

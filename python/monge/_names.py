@@ -73,6 +73,9 @@ GROMOV = {
     "eps": "reg",
     "x": "X_a",
     "y": "X_b",
+    "source": "Ca",
+    "target": "Cb",
+    "cost": "M",
     "cross_moment": "plan_init",
 }
 """The same for Gromov-Wasserstein transport."""

@@ -31,24 +31,39 @@ nb::ndarray<nb::numpy, double> matrix(std::vector<double> values, std::int64_t r
   return {kept->data(), {count, kept->size() / count}, owner};
 }
 
-std::shared_ptr<HeldGromov> solve(std::shared_ptr<Session> const& session, nb::handle x, nb::handle y, nb::handle s,
-                                  nb::handle t, nb::handle a, nb::handle b, nb::handle cross_moment,
-                                  OptionDict const& given, nb::object progress) {
+/// `problem` is GromovClouds or GromovMatrices.
+std::shared_ptr<HeldGromov> solve_problem(std::shared_ptr<Session> const& session, auto const& problem, nb::handle a,
+                                          nb::handle b, nb::handle cross_moment, OptionDict const& given,
+                                          nb::object progress) {
   Watch watch(std::move(progress));
   GromovOptions options;
   set_options(options, given, kOptions);
   options.progress = watch.callback<GromovProgress>();
-  Array const of_x("x", x), of_y("y", y), of_s("s", s), of_t("t", t), row("a", a), column("b", b),
-      start("cross_moment", cross_moment);
-  GromovClouds const clouds{of_x.matrix(), of_y.matrix(), of_s.matrix(), of_t.matrix()};
+  Array const row("a", a), column("b", b), start("cross_moment", cross_moment);
   VectorView const weights_a = row.vector(), weights_b = column.vector();
   options.cross_moment = start.matrix();
   auto made = session->run([&](Context const& context) {
-    return std::make_shared<Gromov>(solve_gromov(context, clouds, weights_a, weights_b, options));
+    return std::make_shared<Gromov>(solve_gromov(context, problem, weights_a, weights_b, options));
   });
   auto result = std::make_shared<HeldGromov>(session, std::move(made), nullptr);
   watch.rethrow(nb::cast(result));
   return result;
+}
+
+std::shared_ptr<HeldGromov> solve(std::shared_ptr<Session> const& session, nb::handle x, nb::handle y, nb::handle s,
+                                  nb::handle t, nb::handle a, nb::handle b, nb::handle cross_moment,
+                                  OptionDict const& given, nb::object progress) {
+  Array const of_x("x", x), of_y("y", y), of_s("s", s), of_t("t", t);
+  GromovClouds const clouds{of_x.matrix(), of_y.matrix(), of_s.matrix(), of_t.matrix()};
+  return solve_problem(session, clouds, a, b, cross_moment, given, std::move(progress));
+}
+
+std::shared_ptr<HeldGromov> solve_matrices(std::shared_ptr<Session> const& session, nb::handle source,
+                                           nb::handle target, nb::handle cost, nb::handle a, nb::handle b,
+                                           nb::handle cross_moment, OptionDict const& given, nb::object progress) {
+  Array const of_source("source", source), of_target("target", target), of_cost("cost", cost);
+  GromovMatrices const matrices{of_source.matrix(), of_target.matrix(), of_cost.matrix()};
+  return solve_problem(session, matrices, a, b, cross_moment, given, std::move(progress));
 }
 
 void gradients(HeldGromov const& held, nb::handle x, nb::handle y, nb::handle s, nb::handle t, nb::handle a,
@@ -80,7 +95,7 @@ Plans plans(HeldGromov const& held) {
 }  // namespace
 
 void bind_gromov(nb::module_& module) {
-  nb::class_<HeldGromov>(module, "Gromov", "A plan between clouds of different spaces, and how it was found.")
+  nb::class_<HeldGromov>(module, "Gromov", "A plan between different spaces, and how it was found.")
       .def_prop_ro("report", [](HeldGromov const& held) { return held.made()->report; })
       .def_prop_ro("plans", &plans, "The entropic and the exact plan; one of them is None.")
       .def("features",
@@ -100,6 +115,9 @@ void bind_gromov(nb::module_& module) {
   module.def("gromov_option_list", [] { return option_list<GromovOptions>(kOptions); });
   module.def("solve_gromov", &solve, nb::arg("session"), nb::arg("x"), nb::arg("y"), nb::arg("s").none(),
              nb::arg("t").none(), nb::arg("a").none(), nb::arg("b").none(), nb::arg("cross_moment").none(),
+             nb::arg("options"), nb::arg("progress").none());
+  module.def("solve_gromov_matrices", &solve_matrices, nb::arg("session"), nb::arg("source"), nb::arg("target"),
+             nb::arg("cost").none(), nb::arg("a").none(), nb::arg("b").none(), nb::arg("cross_moment").none(),
              nb::arg("options"), nb::arg("progress").none());
 }
 

@@ -13,10 +13,10 @@
 
 namespace monge {
 
-void throw_not_finite(char const* field, std::int64_t row, std::int64_t column, double value) {
+void throw_not_finite(char const* field, std::int64_t row, std::int64_t column, double value, char const* entries) {
   throw Error(ErrorCode::invalid_argument, std::string(field) + ": row " + std::to_string(row) + ", column " +
-                                               std::to_string(column) + " is " + std::to_string(value) +
-                                               "; coordinates must be finite");
+                                               std::to_string(column) + " is " + std::to_string(value) + "; " +
+                                               entries + " must be finite");
 }
 
 std::vector<double> centre_of(char const* field, MatrixView points, std::span<double const> weights) {

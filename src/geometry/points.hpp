@@ -10,7 +10,8 @@
 namespace monge {
 
 /// Throws invalid_argument "x: row 3, column 1 is nan; coordinates must be finite".
-[[noreturn]] void throw_not_finite(char const* field, std::int64_t row, std::int64_t column, double value);
+[[noreturn]] void throw_not_finite(char const* field, std::int64_t row, std::int64_t column, double value,
+                                   char const* entries = "coordinates");
 
 /// The mean of the points under `weights` (all positive where empty), float64, of a cloud in host memory. Throws if a
 /// coordinate is not finite. Rows of weight zero do not move the centre, so far outliers of no mass cost no digits.

@@ -12,6 +12,8 @@
 #include "core/stopwatch.hpp"
 #include "geometry/validation.hpp"
 #include "gromov/gromov_state.hpp"
+#include "gromov/matrix_problem.hpp"
+#include "gromov/point_problem.hpp"
 #include "gromov/starts.hpp"
 #include "ranks/ranks.hpp"
 
@@ -23,15 +25,17 @@ constexpr double kWorthwhile = 2;      // Values after the first steps, over the
 constexpr double kLoosest = 0.05;      // Marginal error of a step.
 constexpr int kPatience = 10;          // Steps that do not halve the change, before those in float64.
 constexpr double kOfFloat32 = 1e-6;    // Marginal errors below it are those of float64.
-constexpr double kSame = 1e-6;         // Cross moments as close as this fraction of the largest are one.
-constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction of the constant.
+constexpr double kSame = 1e-6;         // Images as close as this fraction of the largest are one.
+constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction of the problem's size.
 
 /// One start and where it has got to.
 struct Search {
   GromovStartKind kind{};
-  DenseMatrix cross;  // The cross moment at which the next step linearises.
-  DenseMatrix used;   // That of the last step.
-  DenseMatrix sum;    // All cross moments at which the proximal method has linearised, added.
+  DenseMatrix image;      // The image at which the next step linearises.
+  DenseMatrix used;       // That of the last step.
+  DenseMatrix sum;        // All images at which the proximal method has linearised, added.
+  double at = kInfinity;  // The objective there without entropy, where it is known.
+  bool mixed = false;     // Whether the last plan without entropy lies within a step, not at its end.
   std::vector<double> f, g;
   std::optional<Plan> plan;
   std::optional<ExactPlan> exact;
@@ -53,14 +57,33 @@ std::vector<double> copy_of(DenseMatrix const& matrix) {
   return {matrix.data(), matrix.data() + matrix.size()};
 }
 
+/// KL(P | Q) of two plans.
+double divergence(DenseMatrix const& p, DenseMatrix const& q) {
+  auto const term = [](double p, double q) {
+    return (p > 0 ? p * std::log(p / std::max(q, std::numeric_limits<double>::min())) : 0.0) - p + q;
+  };
+  return std::max(p.binaryExpr(q, term).sum(), 0.0);
+}
+
+/// The entries of a plan that is no solution of the last linear problem.
+void write_entries(DenseMatrix const& entries, ExactPlan& plan) {
+  plan.column_indices.clear();
+  plan.values.clear();
+  for (std::int64_t i = 0; i < entries.rows(); ++i) {
+    for (std::int64_t j = 0; j < entries.cols(); ++j) {
+      if (entries(i, j) <= 0) continue;
+      plan.column_indices.push_back(j);
+      plan.values.push_back(entries(i, j));
+    }
+    plan.row_begin[to_size(i) + 1] = std::ssize(plan.values);
+  }
+  plan.report.nonzeros = std::ssize(plan.values);
+}
+
 class GromovSolve {
  public:
-  GromovSolve(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
-              GromovOptions const& options)
-      : context_(context),
-        options_(options),
-        problem_at_(std::make_unique<GromovProblem const>(context, clouds, a, b, options)),
-        problem_(*problem_at_) {
+  GromovSolve(Context const& context, std::unique_ptr<GromovProblem const> problem, GromovOptions const& options)
+      : context_(context), options_(options), problem_at_(std::move(problem)), problem_(*problem_at_) {
     report_.method = options.method;
     report_.eps = options.eps;
     report_.alpha = problem_.alpha();
@@ -88,26 +111,23 @@ class GromovSolve {
 
   void begin() {
     Backend const& backend = backend_of(context_);
-    std::optional<DenseMatrix> given, described;
-    std::int64_t const p = problem_.source().points.cols(), q = problem_.target().points.cols();
-    if (options_.cross_moment.data() != nullptr) {
-      validate_matrix("cross_moment", options_.cross_moment, p, q, context_.device());
-      given = read_finite("cross_moment", backend, options_.cross_moment);
-    }
-    GromovBound bound = moment_bound(context_, problem_);
+    std::optional<DenseMatrix> described;
+    double bound = problem_.bound(context_).value;
     GromovOptions options = options_;
     if (problem_.alpha() == 0) options.starts = 1;  // The objective is linear.
-    if (options.starts != 1 && !(given && options.starts == 0) && is_small(problem_)) {
-      GromovBound other = descriptor_bound(context_, problem_);
-      bound.value = std::max(bound.value, other.value);
-      described = std::move(other.cross);
+    bool const has_given = options.cross_moment.data() != nullptr;
+    if (options.starts != 1 && !(has_given && options.starts == 0) && is_small(problem_)) {
+      GromovBound other = problem_.descriptor_bound(context_);
+      bound = std::max(bound, other.value);
+      described = std::move(other.start);
     }
-    report_.lower_bound = std::max(bound.value - kRounding * problem_.constant(), 0.0);
-    for (StartingPoint& start : starting_points(problem_, options, given, described)) {
+    report_.lower_bound = std::max(bound - kRounding * problem_.size(), problem_.least());
+    for (StartingPoint& start : problem_.starts(backend, options, described)) {
       Search& search = searches_.emplace_back();
       search.kind = start.kind;
-      search.cross = std::move(start.cross);
-      search.sum = DenseMatrix::Zero(p, q);
+      search.image = std::move(start.image);
+      if (is_exact()) search.at = start.value;
+      if (is_proximal()) search.sum = DenseMatrix::Zero(search.image.rows(), search.image.cols());
     }
     report_.seconds.bounds = watch_.seconds();
   }
@@ -123,12 +143,12 @@ class GromovSolve {
     std::vector<Search*> order, chosen;
     for (Search& search : searches_) order.push_back(&search);
     std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
-    double const least = order[0]->value, most = kWorthwhile * std::max(least, 0.0) + kRounding * problem_.constant();
+    double const least = order[0]->value, most = kWorthwhile * std::max(least, 0.0) + kRounding * problem_.size();
     for (Search* const search : order) {
       bool const is_left = search->value > std::max(least, most) || (!is_exact() && chosen.size() >= kFinished);
       if (is_left && search->kind != GromovStartKind::product) continue;
       bool const is_new = std::ranges::all_of(chosen, [&](Search* other) {
-        return (search->cross - other->cross).norm() > kSame * problem_.largest_cross();
+        return problem_.norm(search->image - other->image) > kSame * problem_.largest();
       });
       if (is_new) chosen.push_back(search);
     }
@@ -157,17 +177,20 @@ class GromovSolve {
   }
 
   double change_between(DenseMatrix const& one, DenseMatrix const& other) const {
-    double const size = std::max(one.norm(), 1e-3 * problem_.largest_cross());
-    return size > 0 ? (one - other).norm() / size : 0;
+    double const size = std::max(problem_.norm(one), 1e-3 * problem_.largest());
+    return size > 0 ? problem_.norm(one - other) / size : 0;
   }
 
-  PointCloud cloud() const { return {.x = view_of(u_), .y = view_of(v_), .cost_function = CostFunction::dot}; }
+  Geometry geometry() const {
+    if (v_.size() == 0) return CostMatrix{view_of(u_)};
+    return PointCloud{.x = view_of(u_), .y = view_of(v_), .cost_function = CostFunction::dot};
+  }
 
   /// Throws for a value that is lost.
   void require_digits(double value) const {
     require(std::isfinite(value),
             "eps: is {}, too far below the objective, up to {:.3g}; must be larger, or 0: exact plans", options_.eps,
-            problem_.constant());
+            problem_.size());
   }
 
   /// One step with entropy, to this marginal error.
@@ -175,16 +198,16 @@ class GromovSolve {
     ++search.iterations;
     ++report_.iterations;
     search.eps = options_.eps;
-    search.used = search.cross;
+    search.used = search.image;
     if (is_proximal()) {
-      search.sum += search.cross;
+      search.sum += search.image;
       search.used = search.sum / search.iterations;
       search.eps /= search.iterations;
     }
     problem_.linearise(search.used, u_, v_);
-    VectorView const a = view_of(problem_.source().weights), b = view_of(problem_.target().weights);
-    if (!solver_) solver_.emplace(context_, cloud(), a, b);
-    solver_->set_geometry(cloud());
+    VectorView const a = view_of(problem_.a()), b = view_of(problem_.b());
+    if (!solver_) solver_.emplace(context_, geometry(), a, b);
+    solver_->set_geometry(geometry());
     SolveOptions options{.eps = search.eps, .tolerance = tolerance, .iterations = sweeps, .certificate = keep};
     // A change that does not fall may be that of rounding, as where scores of points far apart are float32 on a GPU.
     bool const is_fine = tolerance < kOfFloat32 || search.stuck >= kPatience;
@@ -197,44 +220,63 @@ class GromovSolve {
     report_.sweeps += plan.report().iterations;
     search.f = plan.f();
     search.g = plan.g();
-    DenseMatrix cross = problem_.cross_of(plan);
-    double const total = problem_.total(), alpha = problem_.alpha(), moved = (cross - search.used).squaredNorm();
-    search.value = problem_.constant() + 8 * alpha * (search.used.squaredNorm() - moved) +
-                   weighted_sum(problem_.source().weights, search.f) +
-                   weighted_sum(problem_.target().weights, search.g) - search.eps * (total - total * total);
+    DenseMatrix image = problem_.image_of(plan);
+    double const total = problem_.total(), curved = problem_.curvature(image - search.used);
+    search.value = problem_.constant() + (problem_.curvature(search.used) - curved) +
+                   weighted_sum(problem_.a(), search.f) + weighted_sum(problem_.b(), search.g) -
+                   search.eps * (total - total * total);
     require_digits(search.value);
-    search.stationarity = is_proximal() ? kNaN : 8 * alpha * moved;
-    search.change = change_between(cross, search.cross);
+    search.stationarity = is_proximal() ? kNaN : curved;
+    search.change = change_between(image, search.image);
+    if (!is_proximal() && !problem_.is_concave()) {
+      // The linearised objective falls by eps KL(Q | P) from the last plan Q to P, that of Q + t (P - Q) by at least
+      // t fall + t^2 curved. Where full steps might alternate between two plans, the step ends at the estimated
+      // minimum.
+      double const fall = search.eps * divergence(problem_.start_of(search.used), problem_.start_of(image));
+      search.stationarity = fall;
+      if (-curved > fall / 2) image = search.used + fall / (fall - curved) * (image - search.used);
+    }
     if (search.change <= search.halved / 2) {
       search.halved = search.change;
       search.stuck = 0;
     } else {
       ++search.stuck;
     }
-    search.cross = std::move(cross);
+    search.image = std::move(image);
     if (keep) search.plan.emplace(std::move(plan));
   }
 
-  /// One step without entropy. The search ends when one is no better than the last: then no step lowers the value.
+  /// One step without entropy, to the least value on the segment to the next plan. The search ends when this is no
+  /// better than the last: then no step lowers the value.
   void exact_step(Search& search) {
     ++search.iterations;
     ++report_.iterations;
-    problem_.linearise(search.cross, u_, v_);
+    problem_.linearise(search.image, u_, v_);
     ExactOptions options{.start = search.exact ? &*search.exact : nullptr};
     if (options_.progress) options.progress = [&](ExactProgress const&) { return goes_on(search); };
-    ExactPlan plan =
-        solve_exact(context_, cloud(), view_of(problem_.source().weights), view_of(problem_.target().weights), options);
+    ExactPlan plan = solve_exact(context_, geometry(), view_of(problem_.a()), view_of(problem_.b()), options);
     report_.sweeps += plan.report.rounds;
     if (stopped_ && search.exact) return;  // The new plan may lack mass.
-    PlanMoments moments = problem_.moments_of(plan);
-    double const value = problem_.value(moments);
-    if (search.exact) {
-      double const cost = search.value - problem_.constant() - 8 * problem_.alpha() * search.cross.squaredNorm();
+    GromovValue found = problem_.value_of(plan);
+    double value = problem_.value(found);
+    bool const was_mixed = std::exchange(search.mixed, false);
+    search.used = search.image;
+    if (std::isfinite(search.at)) {
+      double const cost = search.at - problem_.constant() - problem_.curvature(search.image);
       search.stationarity = std::max(cost - plan.report.dual, 0.0);
-      search.finished = search.converged = value >= search.value - kRounding * problem_.constant();
+      bool const is_near = was_mixed && search.stationarity <= options_.tolerance * std::abs(search.at);
+      double const curved = problem_.curvature(found.image - search.image), slope = value - search.at + curved;
+      search.mixed = !problem_.is_concave() && (is_near || (curved < 0 && slope > 2 * curved));
+      if (search.mixed) {  // value = at + t slope - t^2 curved
+        double const length = is_near || slope >= 0 ? 0 : slope / (2 * curved);
+        value = search.at + length * (slope - length * curved);
+        found.image = search.image + length * (found.image - search.image);
+      }
+      search.finished = search.converged = is_near || value >= search.at - kRounding * problem_.size();
     }
-    search.change = change_between(moments.cross, search.cross);
-    search.used = std::exchange(search.cross, std::move(moments.cross));
+    search.at = value;
+    search.change = change_between(found.image, search.image);
+    search.image = std::move(found.image);
     search.value = plan.report.status == ExactStatus::stopped ? kInfinity : value;
     search.exact = std::move(plan);
   }
@@ -251,6 +293,7 @@ class GromovSolve {
 
   Gromov result(Search& best) {
     problem_.linearise(best.used, u_, v_);
+    if (best.exact && best.mixed) write_entries(problem_.start_of(best.image), *best.exact);
     Stopwatch const watch;
     is_exact() ? evaluate_exact(best) : evaluate(best);
     report_.seconds.bounds += watch.seconds();
@@ -266,34 +309,35 @@ class GromovSolve {
     conclude(best);
     report_.seconds.total = watch_.seconds();
     report_.seconds.steps = report_.seconds.total - report_.seconds.bounds;
-    auto state = std::make_shared<Gromov::State const>(Gromov::State{context_, std::move(problem_at_), best.used});
-    return {std::move(report_), std::move(best.plan), std::move(best.exact), copy_of(u_),
-            copy_of(v_),        copy_of(best.cross),  std::move(state)};
+    std::vector<double> u = copy_of(u_), v = copy_of(v_), start = copy_of(problem_.start_of(best.image));
+    auto state = std::make_shared<Gromov::State const>(
+        Gromov::State{context_, std::move(problem_at_), best.used, std::move(u_)});
+    return {std::move(report_), std::move(best.plan), std::move(best.exact), std::move(u),
+            std::move(v),       std::move(start),     std::move(state)};
   }
 
   void evaluate_exact(Search const& best) {
-    PlanMoments const moments = problem_.moments_of(*best.exact);
+    GromovValue const value = problem_.value_of(*best.exact);
     bool const whole = best.exact->report.status != ExactStatus::stopped;
-    report_.quadratic = whole ? problem_.quadratic(moments) : kNaN;
-    report_.linear = whole ? moments.features : kNaN;
+    report_.quadratic = whole ? value.quadratic : kNaN;
+    report_.linear = whole ? value.linear : kNaN;
     report_.marginal_error = 2 * best.exact->report.missing_mass;
   }
 
   void evaluate(Search& best) {
-    VectorView const a = view_of(problem_.source().weights), b = view_of(problem_.target().weights);
+    VectorView const a = view_of(problem_.a()), b = view_of(problem_.b());
     auto const again = [&](Precision precision) {
-      return plan_of(context_, cloud(), a, b, {.eps = best.eps, .precision = precision, .f = best.f, .g = best.g});
+      return plan_of(context_, geometry(), a, b, {.eps = best.eps, .precision = precision, .f = best.f, .g = best.g});
     };
     if (!best.plan) best.plan.emplace(again(options_.precision));
     std::optional<Plan> twin;
     if (best.plan->report().precision != Precision::float64) twin.emplace(again(Precision::float64));
     Plan const& plan = twin ? *twin : *best.plan;
     DenseVector row, column;
-    PlanMoments const moments = problem_.moments_of(plan, row, column);
-    report_.quadratic = problem_.quadratic(moments);
-    report_.linear = moments.features;
-    report_.marginal_error =
-        (row - problem_.source().weights).lpNorm<1>() + (column - problem_.target().weights).lpNorm<1>();
+    GromovValue const value = problem_.value_of(plan, row, column);
+    report_.quadratic = value.quadratic;
+    report_.linear = value.linear;
+    report_.marginal_error = (row - problem_.a()).lpNorm<1>() + (column - problem_.b()).lpNorm<1>();
     if (is_proximal()) return;
     double const total = problem_.total();
     report_.entropy = (weighted_sum(row, best.f) + weighted_sum(column, best.g) - plan.transport_cost()) / best.eps -
@@ -309,15 +353,17 @@ class GromovSolve {
     } else if (!best.converged) {
       report_.status = Status::iteration_limit;
       report_.message =
-          fmt::format("the last of {} steps changed the cross moment by {:.2g}; more iterations{} would help",
-                      best.iterations, best.change, is_exact() ? "" : ", or a larger eps,");
+          fmt::format("the last of {} steps changed the {} by {:.2g}; more iterations{} would help", best.iterations,
+                      problem_.image_name(), best.change, is_exact() ? "" : ", or a larger eps,");
     } else if (of_step != Status::converged) {
       report_.status = of_step;
       report_.message = fmt::format("the last step ended short of its tolerance: {}", best.plan->report().message);
     } else {
       report_.status = Status::converged;
-      report_.message = is_exact() ? "no step lowers the value: a local optimum"
-                                   : fmt::format("the last step changed the cross moment by {:.2g}", best.change);
+      report_.message =
+          !is_exact()  ? fmt::format("the last step changed the {} by {:.2g}", problem_.image_name(), best.change)
+          : best.mixed ? fmt::format("no plan lowers the linearised objective by more than {:.2g}", best.stationarity)
+                       : "no step lowers the value: a local optimum";
     }
   }
 
@@ -333,17 +379,14 @@ class GromovSolve {
   bool stopped_ = false;
 };
 
-}  // namespace
-
-Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
-                    GromovOptions const& options) {
+/// `add_inputs` names those of the problem, `make` makes it.
+template <class AddInputs, class Make>
+Gromov solve(Context const& context, AddInputs const& add_inputs, VectorView a, VectorView b,
+             GromovOptions const& options, Make const& make) {
   auto const inputs = [&](Digests& inputs) {
     visit_gromov_options(options, inputs);
     inputs.add("progress", static_cast<bool>(options.progress));
-    inputs.add("x", clouds.x);
-    inputs.add("y", clouds.y);
-    inputs.add("s", clouds.s);
-    inputs.add("t", clouds.t);
+    add_inputs(inputs);
     inputs.add("a", a);
     inputs.add("b", b);
     inputs.add("cross_moment", options.cross_moment);
@@ -354,8 +397,51 @@ Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorVi
             "method: is proximal without entropy; must be alternating");
     GromovOptions now = options;
     now.progress = agreed(context, options.progress);
-    return GromovSolve(context, clouds, a, b, now).run();
+    return GromovSolve(context, make(), now).run();
   });
+}
+
+}  // namespace
+
+Gromov solve_gromov(Context const& context, GromovMatrices const& matrices, VectorView a, VectorView b,
+                    GromovOptions const& options) {
+  auto const inputs = [&](Digests& inputs) {
+    inputs.add("source", matrices.source);
+    inputs.add("target", matrices.target);
+    inputs.add("cost", matrices.cost);
+  };
+  return solve(context, inputs, a, b, options,
+               [&] { return std::make_unique<MatrixProblem const>(backend_of(context), matrices, a, b, options); });
+}
+
+Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
+                    GromovOptions const& options) {
+  auto const inputs = [&](Digests& inputs) {
+    inputs.add("x", clouds.x);
+    inputs.add("y", clouds.y);
+    inputs.add("s", clouds.s);
+    inputs.add("t", clouds.t);
+  };
+  return solve(context, inputs, a, b, options,
+               [&] { return std::make_unique<PointProblem const>(backend_of(context), clouds, a, b, options); });
+}
+
+void Gromov::gradients(GromovGradients const& out) const {
+  in_step(
+      state->context, "Gromov::gradients", [](Digests&) {},
+      [&] {
+        if (report.method == GromovMethod::proximal)
+          throw Error(ErrorCode::unsupported,
+                      "gradients: the method is proximal, whose plan is no minimiser; must be alternating");
+        state->problem->gradients(*this, out);
+      });
+}
+
+void Gromov::source_features(MatrixView points, MatrixView features, MutableMatrixView out) const {
+  Backend const& backend = backend_of(state->context);
+  in_step(
+      state->context, "Gromov::source_features", [](Digests&) {},
+      [&] { state->problem->source_features(backend, *this, points, features, out); });
 }
 
 }  // namespace monge

@@ -1,73 +1,15 @@
 #include "gromov/gromov_problem.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
+#include <type_traits>
 
-#include "core/numbers.hpp"
-#include "entropic/input.hpp"
+#include "core/strided.hpp"
 #include "geometry/points.hpp"
 #include "geometry/validation.hpp"
 
 namespace monge {
-namespace {
 
-/// The weighted mean, which is taken from each row.
-DenseVector centre(char const* field, DenseMatrix& points, DenseVector const& weights) {
-  std::vector<double> const mean = centre_of(field, view_of(points), {weights.data(), to_size(weights.size())});
-  DenseVector const centre = Eigen::Map<DenseVector const>(mean.data(), points.cols());
-  points.rowwise() -= centre.transpose();
-  return centre;
-}
-
-/// `points` has been read with the other side's, whose dimension may differ.
-GromovSide side_of(Backend const& backend, char const* field, MatrixView points, char const* feature_field,
-                   MatrixView features, std::vector<double> const& weights) {
-  GromovSide side;
-  side.points = read_finite(field, backend, points);
-  side.weights = Eigen::Map<DenseVector const>(weights.data(), static_cast<std::int64_t>(weights.size()));
-  side.centre = centre(field, side.points, side.weights);
-  side.norms = side.points.rowwise().squaredNorm();
-  for (std::int64_t i = 0; i < side.norms.size(); ++i)
-    require(std::isfinite(side.norms(i) * side.norms(i)),
-            "{}: row {} lies {:.3g} from the mean; the fourth power of distances must be finite", field, i,
-            side.points.row(i).norm());
-  side.norm = side.weights.dot(side.norms);
-  side.square = side.weights.dot(side.norms.cwiseAbs2());
-  side.moment = side.points.transpose() * side.weights.asDiagonal() * side.points;
-  side.features = DenseMatrix(side.points.rows(), 0);
-  if (features.columns() > 0) {
-    side.features = read_finite(feature_field, backend, features);
-    side.centre_of_features = centre(feature_field, side.features, side.weights);
-    side.feature_spread = side.weights.dot(side.features.rowwise().squaredNorm());
-  }
-  return side;
-}
-
-void validate_clouds(GromovClouds const& clouds, Device context) {
-  auto const points = [&](char const* field, MatrixView view) {
-    require(view.rows() > 0 && view.columns() > 0, "{}: is {} x {}; must have at least one point and dimension", field,
-            view.rows(), view.columns());
-    validate_matrix(field, view, view.rows(), view.columns(), context);
-  };
-  points("x", clouds.x);
-  points("y", clouds.y);
-  require((clouds.s.data() == nullptr) == (clouds.t.data() == nullptr), "{}: is missing; features need both s and t",
-          clouds.s.data() == nullptr ? "s" : "t");
-  if (clouds.s.data() == nullptr) return;
-  require(clouds.s.columns() > 0, "s: is {} x {}; must have at least one column", clouds.s.rows(), clouds.s.columns());
-  validate_matrix("s", clouds.s, clouds.x.rows(), clouds.s.columns(), context);
-  validate_matrix("t", clouds.t, clouds.y.rows(), clouds.s.columns(), context);
-}
-
-/// The sum of (X_i - Y_j)^2 under P from <P, X Y^T>, with the marginals a and b.
-double squared_difference(GromovSide const& x, GromovSide const& y, double product) {
-  return std::max(x.square + y.square - 2 * product, 0.0);
-}
-
-}  // namespace
-
-DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view) {
+DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view, char const* entries) {
   if (view.rows() == 0 || view.columns() == 0) return DenseMatrix(view.rows(), view.columns());
   // One read, from the first entry to the last, since reads from a device take time.
   std::int64_t const size = (view.rows() - 1) * view.row_stride() + view.columns();
@@ -76,134 +18,25 @@ DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView vi
   for (std::int64_t i = 0; i < view.rows(); ++i) {
     for (std::int64_t k = 0; k < view.columns(); ++k) {
       matrix(i, k) = values[to_size(i * view.row_stride() + k)];
-      if (!std::isfinite(matrix(i, k))) throw_not_finite(field, i, k, matrix(i, k));
+      if (!std::isfinite(matrix(i, k))) throw_not_finite(field, i, k, matrix(i, k), entries);
     }
   }
   return matrix;
 }
 
-GromovProblem::GromovProblem(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
-                             GromovOptions const& options) {
-  Backend const& backend = backend_of(context);
-  validate_clouds(clouds, context.device());
-  Shape const shape{clouds.x.rows(), clouds.y.rows(), clouds.x.columns()};
-  ValidMarginals const marginals =
-      with_equal_totals(read_marginals(backend, a, b, shape), {.tolerance = 0}, "; totals must be equal");
-  source_ = side_of(backend, "x", clouds.x, "s", clouds.s, marginals.a);
-  target_ = side_of(backend, "y", clouds.y, "t", clouds.t, marginals.b);
-  total_ = marginals.total_a;
-  bool const fused = source_.features.cols() > 0;
-  alpha_ = fused ? options.alpha : 1;
-  if (fused) offset_ = (source_.centre_of_features - target_.centre_of_features).squaredNorm() * total_;
-  constant_ = alpha_ * (2 * total_ * (source_.square + target_.square) + 2 * std::pow(source_.norm - target_.norm, 2) +
-                        4 * (source_.moment.squaredNorm() + target_.moment.squaredNorm())) +
-              (1 - alpha_) * (source_.feature_spread + target_.feature_spread + offset_);
-  require(std::isfinite(constant_), "x, y: the objective is up to {}; must be finite, so scale points or weights",
-          constant_);
+std::optional<DenseMatrix> read_start(Backend const& backend, GromovOptions const& options, std::int64_t rows,
+                                      std::int64_t columns) {
+  if (options.cross_moment.data() == nullptr) return {};
+  validate_matrix("cross_moment", options.cross_moment, rows, columns, backend.device());
+  return read_finite("cross_moment", backend, options.cross_moment);
 }
 
-double GromovProblem::largest_cross() const {
-  return std::sqrt(source_.norm * target_.norm);
-}
-
-DenseMatrix GromovProblem::features_at_source(DenseMatrix const& points, DenseMatrix const& features,
-                                              DenseMatrix const& cross) const {
-  DenseMatrix u(points.rows(), 1 + std::min(cross.rows(), cross.cols()) + features.cols());
-  u.col(0) = 4 * alpha_ * total_ * points.rowwise().squaredNorm();
-  auto middle = u.middleCols(1, std::min(cross.rows(), cross.cols()));
-  if (puts_cross_at_source()) {
-    middle = 16 * alpha_ * (points * cross);
-  } else {
-    middle = points;
-  }
-  u.rightCols(features.cols()) = 2 * (1 - alpha_) * features;
-  return u;
-}
-
-void GromovProblem::linearise(DenseMatrix const& cross, DenseMatrix& u, DenseMatrix& v) const {
-  GromovSide const &x = source_, &y = target_;
-  u = features_at_source(x.points, x.features, cross);
-  v.resize(y.points.rows(), u.cols());
-  DenseMatrix const middle =
-      puts_cross_at_source() ? y.points : DenseMatrix(16 * alpha_ * (y.points * cross.transpose()));
-  v << y.norms, middle, y.features;
-}
-
-DenseMatrix GromovProblem::source_features(DenseMatrix points, DenseMatrix features, DenseMatrix const& cross) const {
-  points.rowwise() -= source_.centre.transpose();
-  if (features.cols() > 0) {
-    features.rowwise() -= source_.centre_of_features.transpose();
-  } else {
-    features.resize(points.rows(), 0);
-  }
-  return features_at_source(points, features, cross);
-}
-
-double GromovProblem::quadratic(PlanMoments const& moments) const {
-  double const cross = source_.moment.squaredNorm() + target_.moment.squaredNorm() - 2 * moments.cross.squaredNorm();
-  return 2 * total_ * moments.norms + 2 * std::pow(source_.norm - target_.norm, 2) + 4 * std::max(cross, 0.0);
-}
-
-PlanMoments GromovProblem::moments_of(Plan const& plan, DenseVector& row, DenseVector& column) const {
-  GromovSide const &x = source_, &y = target_;
-  std::int64_t const n = plan.rows(), m = plan.columns(), q = y.points.cols(), r = x.features.cols();
-  // diag(keep) P diag(cut) has marginals of at most a and b; the rest, rank one, brings them there.
-  row.resize(n);
-  column.resize(m);
-  plan.marginals(view_of(row), view_of(column));
-  auto const shrink = [](double weight, double mass) { return mass > weight ? weight / mass : 1.0; };
-  DenseMatrix const keep = x.weights.binaryExpr(row, shrink);
-  DenseMatrix kept(m, 1);
-  plan.apply_transpose(view_of(keep), view_of(kept));
-  DenseVector const cut = y.weights.binaryExpr(kept.col(0), shrink);
-  DenseMatrix values(m, 2 + q + r);
-  values << cut, cut.asDiagonal() * y.norms, cut.asDiagonal() * y.points, cut.asDiagonal() * y.features;
-  DenseMatrix images(n, 2 + q + r);
-  plan.apply(view_of(values), view_of(images));
-  images = keep.col(0).asDiagonal() * images;
-  DenseVector const lack = (x.weights - images.col(0)).cwiseMax(0.0);
-  DenseVector const short_of = (y.weights - cut.cwiseProduct(kept.col(0))).cwiseMax(0.0);
-  if (double const missing = short_of.sum(); missing > 0) {
-    DenseMatrix mean(1, 2 + q + r);
-    mean << missing, short_of.dot(y.norms), short_of.transpose() * y.points, short_of.transpose() * y.features;
-    images += lack * (mean / missing);
-  }
-  PlanMoments moments;
-  moments.cross = x.points.transpose() * images.middleCols(2, q);
-  moments.norms = squared_difference(x, y, x.norms.dot(images.col(1)));
-  double const product = x.features.cwiseProduct(images.rightCols(r)).sum();
-  moments.features = std::max(x.feature_spread + y.feature_spread - 2 * product, 0.0) + offset_;
-  return moments;
-}
-
-PlanMoments GromovProblem::moments_of(ExactPlan const& plan) const {
-  GromovSide const &x = source_, &y = target_;
-  PlanMoments moments;
-  DenseMatrix images = DenseMatrix::Zero(x.points.rows(), y.points.cols());
-  for (std::int64_t i = 0; i < plan.rows(); ++i) {
-    for (std::int64_t e = plan.row_begin[to_size(i)]; e < plan.row_begin[to_size(i + 1)]; ++e) {
-      std::int64_t const j = plan.column_indices[to_size(e)];
-      double const mass = plan.values[to_size(e)];
-      images.row(i) += mass * y.points.row(j);
-      moments.norms += mass * std::pow(x.norms(i) - y.norms(j), 2);
-      moments.features += mass * (x.features.row(i) - y.features.row(j)).squaredNorm();
-    }
-  }
-  moments.cross = x.points.transpose() * images;
-  moments.features += offset_;
-  return moments;
-}
-
-DenseMatrix GromovProblem::cross_of(Plan const& plan) const {
-  GromovSide const &x = source_, &y = target_;
-  if (puts_cross_at_source()) {
-    DenseMatrix images(plan.rows(), y.points.cols());
-    plan.apply(view_of(y.points), view_of(images));
-    return x.points.transpose() * images;
-  }
-  DenseMatrix images(plan.columns(), x.points.cols());
-  plan.apply_transpose(view_of(x.points), view_of(images));
-  return images.transpose() * y.points;
+void write(DenseMatrix const& from, MutableMatrixView to) {
+  for (std::int64_t i = 0; i < to.rows(); ++i)
+    with_data(to, [&](auto* data) {
+      using T = std::remove_pointer_t<decltype(data)>;
+      for (std::int64_t k = 0; k < to.columns(); ++k) data[i * to.row_stride() + k] = static_cast<T>(from(i, k));
+    });
 }
 
 }  // namespace monge

@@ -1,80 +1,119 @@
-// A Gromov-Wasserstein problem of points: what its objective and its steps are made of (docs/math.md, section 21).
+// What the search of solve_gromov() needs of a problem, of points or of matrices (docs/math.md, section 21).
 #pragma once
+#include <optional>
 #include <vector>
 
 #include <monge/gromov.hpp>
 
+#include "core/numbers.hpp"
 #include "gromov/matrix.hpp"
 #include "seam/backend.hpp"
 
 namespace monge {
 
-/// One side: points and features, centred at their weighted means, and moments of the points.
-struct GromovSide {
-  DenseMatrix points, features;
-  DenseVector weights;
-  DenseVector centre, centre_of_features;
-  DenseVector norms;          // |x_i|^2
-  DenseMatrix moment;         // sum_i a_i x_i x_i^T
-  double norm = 0;            // sum_i a_i |x_i|^2
-  double square = 0;          // sum_i a_i |x_i|^4
-  double feature_spread = 0;  // sum_i a_i |s_i|^2
+struct StartingPoint {
+  GromovStartKind kind;
+  DenseMatrix image;
+  double value = kInfinity;  // alpha E + (1 - alpha) <M, .> of its plan, where it is known.
 };
 
-/// What the objective needs of a plan with the marginals a and b.
-struct PlanMoments {
-  DenseMatrix cross;    // sum_ij P_ij x_i y_j^T
-  double norms = 0;     // sum_ij P_ij (|x_i|^2 - |y_j|^2)^2
-  double features = 0;  // sum_ij P_ij |s_i - t_j|^2, of the given features
+/// A lower bound of alpha E + (1 - alpha) <M, .> and, where it is the cost of a plan, a start from the plan.
+struct GromovBound {
+  double value = 0;
+  std::optional<DenseMatrix> start;
 };
 
-/// The values of a matrix, which must be finite.
-DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view);
+struct GromovValue {
+  DenseMatrix image;
+  double quadratic = 0;  // E(P)
+  double linear = 0;     // <M, P>
+};
 
+/// The objective of plans with the marginals a and b. Its quadratic part depends on the image of a plan, a matrix that
+/// is linear in the plan. For the costs C of a linearisation at the image A and a plan P with the image G,
+///   value(P) = constant + <C, P> + curvature(A) - curvature(A - G).
 class GromovProblem {
  public:
-  /// Reads and checks all arguments.
-  GromovProblem(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
-                GromovOptions const& options);
+  virtual ~GromovProblem() = default;
 
-  GromovSide const& source() const { return source_; }
-  GromovSide const& target() const { return target_; }
+  DenseVector const& a() const { return a_; }
+  DenseVector const& b() const { return b_; }
   double alpha() const { return alpha_; }
   double total() const { return total_; }
-  /// |mean s - mean t|^2 sum a, a part of <M, P>.
-  double feature_offset() const { return offset_; }
-  /// The largest norm that a cross moment may have.
-  double largest_cross() const;
-
-  /// The features u, v of the cost C_ij = -<u_i, v_j> whose linear problem is the objective's, linearised at a plan
-  /// with the cross moment A, but for terms of i or of j alone.
-  void linearise(DenseMatrix const& cross, DenseMatrix& u, DenseMatrix& v) const;
-  /// u of new points, with their features.
-  DenseMatrix source_features(DenseMatrix points, DenseMatrix features, DenseMatrix const& cross) const;
-  /// c of value(P) = c + <C, P> + 8 alpha (|A|^2 - |A - G|^2), for P with the marginals a and b and the cross moment G.
-  /// The largest of its terms, so the size of rounding.
   double constant() const { return constant_; }
+  /// The largest size of a term of the value, by which its rounding errors are judged.
+  double size() const { return size_; }
+  /// No plan has a value below it.
+  double least() const { return least_; }
+  /// The largest norm that an image may have.
+  double largest() const { return largest_; }
+  /// Whether the curvature is nowhere negative: then no full step raises the objective.
+  bool is_concave() const { return concave_; }
+  /// In messages.
+  char const* image_name() const { return image_name_; }
+  double value(GromovValue const& of) const { return alpha_ * of.quadratic + (1 - alpha_) * of.linear; }
 
-  double quadratic(PlanMoments const& moments) const;
-  double value(PlanMoments const& moments) const {
-    return alpha_ * quadratic(moments) + (1 - alpha_) * moments.features;
+  virtual GromovBound bound(Context const& context) const = 0;
+  /// By the distributions of the distances from each point (Memoli's third bound). Takes an exact plan.
+  virtual GromovBound descriptor_bound(Context const& context) const = 0;
+  /// The starts that the options ask for. `described` is that of the descriptors, if it is known.
+  virtual std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
+                                            std::optional<DenseMatrix> const& described) const = 0;
+
+  /// The costs of the linearisation at an image, but for terms of i or of j alone: C_ij = -<u_i, v_j>, or, where v is
+  /// empty, C = u.
+  virtual void linearise(DenseMatrix const& image, DenseMatrix& u, DenseMatrix& v) const = 0;
+  virtual double curvature(DenseMatrix const& image) const = 0;
+  virtual double norm(DenseMatrix const& image) const = 0;
+  /// Gromov::cross_moment.
+  virtual DenseMatrix start_of(DenseMatrix const& image) const = 0;
+  /// The image of P as it is, in the precision of its products.
+  virtual DenseMatrix image_of(Plan const& plan) const = 0;
+  /// Of P after its rows and columns were moved to the marginals a and b. Writes P 1 and P^T 1 of P as it is.
+  virtual GromovValue value_of(Plan const& plan, DenseVector& row, DenseVector& column) const = 0;
+  virtual GromovValue value_of(ExactPlan const& plan) const = 0;
+
+  virtual void gradients(Gromov const& result, GromovGradients const& out) const = 0;
+  virtual void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
+                               MutableMatrixView out) const = 0;
+
+ protected:
+  DenseVector a_, b_;
+  double alpha_ = 1, total_ = 1, constant_ = 0, size_ = 0, least_ = 0, largest_ = 0;
+  bool concave_ = true;
+  char const* image_name_ = "cross moment";
+};
+
+/// The starts of a problem, up to the number that the options ask for.
+struct StartList {
+  StartList(GromovOptions const& options, bool has_given)
+      : most(options.starts > 0 ? static_cast<std::size_t>(options.starts)
+             : has_given        ? 1
+                                : SIZE_MAX) {}
+  bool is_full() const { return starts.size() >= most; }
+  template <class Make>
+  void add(GromovStartKind kind, Make const& make) {
+    if (!is_full()) starts.push_back({kind, make()});
   }
 
-  /// The moments of P after its rows and columns were moved to the marginals a and b. Writes P 1 and P^T 1 of P as it
-  /// is.
-  PlanMoments moments_of(Plan const& plan, DenseVector& row, DenseVector& column) const;
-  PlanMoments moments_of(ExactPlan const& plan) const;
-  /// The cross moment of P as it is, in the precision of its products.
-  DenseMatrix cross_of(Plan const& plan) const;
-
- private:
-  bool puts_cross_at_source() const { return target_.points.cols() <= source_.points.cols(); }
-  DenseMatrix features_at_source(DenseMatrix const& points, DenseMatrix const& features,
-                                 DenseMatrix const& cross) const;
-
-  GromovSide source_, target_;
-  double alpha_ = 1, total_ = 1, constant_ = 0;
-  double offset_ = 0;
+  std::size_t most;
+  std::vector<StartingPoint> starts;
 };
+
+/// The values of a matrix, which must be finite; `entries` is their name in the message.
+DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view,
+                        char const* entries = "coordinates");
+/// GromovOptions::cross_moment, of this shape; empty if there is none.
+std::optional<DenseMatrix> read_start(Backend const& backend, GromovOptions const& options, std::int64_t rows,
+                                      std::int64_t columns);
+/// Writes to a view in host memory.
+void write(DenseMatrix const& from, MutableMatrixView to);
+/// Calls visit(i, j, P_ij) for each entry.
+template <class Visit>
+void for_each_entry(ExactPlan const& plan, Visit const& visit) {
+  for (std::int64_t i = 0; i < plan.rows(); ++i)
+    for (std::int64_t e = plan.row_begin[to_size(i)]; e < plan.row_begin[to_size(i + 1)]; ++e)
+      visit(i, plan.column_indices[to_size(e)], plan.values[to_size(e)]);
+}
 
 }  // namespace monge

@@ -11,7 +11,8 @@ namespace monge {
 struct Gromov::State {
   Context context;
   std::unique_ptr<GromovProblem const> problem;
-  DenseMatrix used;  // The cross moment of the last step's costs.
+  DenseMatrix used;   // The image of the last step's costs.
+  DenseMatrix costs;  // Those of matrices: the plan reads them here.
 };
 
 }  // namespace monge

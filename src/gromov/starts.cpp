@@ -9,6 +9,7 @@
 
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
+#include "gromov/point_problem.hpp"
 #include "plan/sampling.hpp"
 #include "seam/backend.hpp"
 
@@ -29,33 +30,8 @@ struct PrincipalAxes {
   DenseVector moments;
 };
 
-/// min sum_ij P_ij (X_i - Y_j)^2: points on a line move in their order.
-double sorted_cost(GromovSide const& x, GromovSide const& y) {
-  auto const order = [](DenseVector const& values) {
-    std::vector<std::int64_t> indices(to_size(values.size()));
-    std::iota(indices.begin(), indices.end(), std::int64_t{0});
-    std::sort(indices.begin(), indices.end(), [&](auto i, auto j) { return values(i) < values(j); });
-    return indices;
-  };
-  std::vector<std::int64_t> const rows = order(x.norms), columns = order(y.norms);
-  double cost = 0, left_x = x.weights(rows[0]), left_y = y.weights(columns[0]);
-  for (std::size_t i = 0, j = 0;;) {
-    double const mass = std::min(left_x, left_y);
-    cost += mass * std::pow(x.norms(rows[i]) - y.norms(columns[j]), 2);
-    left_x -= mass;
-    left_y -= mass;
-    if (left_x <= 0) {
-      if (++i == rows.size()) return cost;
-      left_x = x.weights(rows[i]);
-    } else {
-      if (++j == columns.size()) return cost;
-      left_y = y.weights(columns[j]);
-    }
-  }
-}
-
 /// The exact plan for |u_i - v_j|^2 + (1 - alpha) M_ij. Its cost is at least the value of the bound.
-GromovBound bound_by_plan(Context const& context, GromovProblem const& problem, DenseMatrix const& u,
+GromovBound bound_by_plan(Context const& context, PointProblem const& problem, DenseMatrix const& u,
                           DenseMatrix const& v) {
   GromovSide const &x = problem.source(), &y = problem.target();
   double const root = std::sqrt(1 - problem.alpha());
@@ -64,39 +40,7 @@ GromovBound bound_by_plan(Context const& context, GromovProblem const& problem, 
   to << v, root * y.features;
   ExactPlan const plan =
       solve_exact(context, PointCloud{view_of(from), view_of(to)}, view_of(x.weights), view_of(y.weights));
-  return {plan.report.dual, problem.moments_of(plan).cross};
-}
-
-/// For each point the means of |x_i - x_k|^2 over ranges of its quantiles, of equal mass, times the root of that mass.
-DenseMatrix descriptors(Backend const& backend, GromovSide const& side, double total) {
-  std::int64_t const n = side.points.rows();
-  DenseMatrix result(n, kBins);
-  bool const on_cpu = backend.device().type == DeviceType::cpu;  // Another device has a host with all of its threads.
-  int const threads = on_cpu ? backend.info().units : static_cast<int>(std::thread::hardware_concurrency());
-  parallel_ranges(threads, n, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<std::pair<double, double>> distances(to_size(n));  // With their mass.
-    for (std::int64_t i = begin; i < end; ++i) {
-      for (std::int64_t k = 0; k < n; ++k)
-        distances[to_size(k)] = {(side.points.row(k) - side.points.row(i)).squaredNorm(), side.weights(k)};
-      std::sort(distances.begin(), distances.end());
-      double const range = total / kBins;
-      std::size_t k = 0;
-      double left = distances[0].second;
-      for (std::int64_t bin = 0; bin < kBins; ++bin) {
-        double room = range, sum = 0;
-        while (true) {
-          double const mass = std::min(room, left);
-          sum += mass * distances[k].first;
-          room -= mass;
-          left -= mass;
-          if (room <= 0 || k + 1 == distances.size()) break;
-          if (left <= 0) left = distances[++k].second;
-        }
-        result(i, bin) = sum / std::sqrt(range);
-      }
-    }
-  });
-  return result;
+  return {plan.report.dual, problem.value_of(plan).image};
 }
 
 /// Thin orthonormal factor of a matrix of normal numbers, p x q, of draws from `number` on.
@@ -126,50 +70,113 @@ DenseVector third_moments(GromovSide const& side, PrincipalAxes const& axes) {
 }  // namespace
 
 bool is_small(GromovProblem const& problem) {
-  return std::max(problem.source().points.rows(), problem.target().points.rows()) <= kMostDescribed;
+  return std::max(problem.a().size(), problem.b().size()) <= kMostDescribed;
 }
 
-GromovBound moment_bound(Context const& context, GromovProblem const& problem) {
-  GromovSide const &x = problem.source(), &y = problem.target();
+void match_sorted(DenseVector const& x, DenseVector const& y, DenseVector const& a, DenseVector const& b,
+                  std::function<void(std::int64_t, std::int64_t, double)> const& visit) {
+  auto const order = [](DenseVector const& values) {
+    std::vector<std::int64_t> indices(to_size(values.size()));
+    std::iota(indices.begin(), indices.end(), std::int64_t{0});
+    std::sort(indices.begin(), indices.end(), [&](auto i, auto j) { return values(i) < values(j); });
+    return indices;
+  };
+  std::vector<std::int64_t> const rows = order(x), columns = order(y);
+  double left_a = a(rows[0]), left_b = b(columns[0]);
+  for (std::size_t i = 0, j = 0;;) {
+    double const mass = std::min(left_a, left_b);
+    visit(rows[i], columns[j], mass);
+    left_a -= mass;
+    left_b -= mass;
+    if (left_a <= 0) {
+      if (++i == rows.size()) return;
+      left_a = a(rows[i]);
+    } else {
+      if (++j == columns.size()) return;
+      left_b = b(columns[j]);
+    }
+  }
+}
+
+int host_threads(Backend const& backend) {
+  bool const on_cpu = backend.device().type == DeviceType::cpu;  // Another device has a host with all of its threads.
+  return on_cpu ? backend.info().units : static_cast<int>(std::thread::hardware_concurrency());
+}
+
+DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
+                        std::function<void(std::int64_t, Eigen::Ref<DenseVector>)> const& row) {
+  std::int64_t const n = weights.size();
+  DenseMatrix result(n, kBins);
+  parallel_ranges(threads, n, [&](std::int64_t begin, std::int64_t end) {
+    DenseVector values(n);
+    std::vector<std::pair<double, double>> distances(to_size(n));  // With their mass.
+    for (std::int64_t i = begin; i < end; ++i) {
+      row(i, values);
+      for (std::int64_t k = 0; k < n; ++k) distances[to_size(k)] = {values(k), weights(k)};
+      std::sort(distances.begin(), distances.end());
+      double const range = total / kBins;
+      std::size_t k = 0;
+      double left = distances[0].second;
+      for (std::int64_t bin = 0; bin < kBins; ++bin) {
+        double room = range, sum = 0;
+        while (true) {
+          double const mass = std::min(room, left);
+          sum += mass * distances[k].first;
+          room -= mass;
+          left -= mass;
+          if (room <= 0 || k + 1 == distances.size()) break;
+          if (left <= 0) left = distances[++k].second;
+        }
+        result(i, bin) = sum / std::sqrt(range);
+      }
+    }
+  });
+  return result;
+}
+
+GromovBound PointProblem::bound(Context const& context) const {
+  GromovSide const &x = source_, &y = target_;
   DenseVector const of_x = PrincipalAxes(x.moment).moments, of_y = PrincipalAxes(y.moment).moments;
   std::int64_t const least = std::min(of_x.size(), of_y.size());
   double const cross = (of_x.head(least) - of_y.head(least)).squaredNorm() +
                        of_x.tail(of_x.size() - least).squaredNorm() + of_y.tail(of_y.size() - least).squaredNorm();
-  double const rest = problem.alpha() * (2 * std::pow(x.norm - y.norm, 2) + 4 * cross);
-  if (problem.alpha() < 1 && is_small(problem)) {
-    double const root = std::sqrt(2 * problem.alpha() * problem.total());
-    GromovBound bound = bound_by_plan(context, problem, root * x.norms, root * y.norms);
-    bound.value += rest + (1 - problem.alpha()) * problem.feature_offset();
+  double const rest = alpha_ * (2 * std::pow(x.norm - y.norm, 2) + 4 * cross);
+  if (alpha_ < 1 && is_small(*this)) {
+    double const root = std::sqrt(2 * alpha_ * total_);
+    GromovBound bound = bound_by_plan(context, *this, root * x.norms, root * y.norms);
+    bound.value += rest + (1 - alpha_) * offset_;
     return bound;
   }
-  return {rest + 2 * problem.alpha() * problem.total() * sorted_cost(x, y) +
-              (1 - problem.alpha()) * problem.feature_offset(),
-          {}};
+  double sorted = 0;  // min sum_ij P_ij (X_i - Y_j)^2: points on a line move in their order.
+  match_sorted(x.norms, y.norms, a_, b_, [&](std::int64_t i, std::int64_t j, double mass) {
+    sorted += mass * std::pow(x.norms(i) - y.norms(j), 2);
+  });
+  return {rest + 2 * alpha_ * total_ * sorted + (1 - alpha_) * offset_, {}};
 }
 
-GromovBound descriptor_bound(Context const& context, GromovProblem const& problem) {
-  Backend const& backend = backend_of(context);
-  double const root = std::sqrt(problem.alpha());
-  GromovBound bound = bound_by_plan(context, problem, root * descriptors(backend, problem.source(), problem.total()),
-                                    root * descriptors(backend, problem.target(), problem.total()));
-  bound.value += (1 - problem.alpha()) * problem.feature_offset();
+GromovBound PointProblem::descriptor_bound(Context const& context) const {
+  auto const of = [&](GromovSide const& side) {
+    auto const distances = [&](std::int64_t i, Eigen::Ref<DenseVector> out) {
+      out = (side.points.rowwise() - side.points.row(i)).rowwise().squaredNorm();
+    };
+    return DenseMatrix(std::sqrt(alpha_) *
+                       descriptors(host_threads(backend_of(context)), side.weights, total_, distances));
+  };
+  GromovBound bound = bound_by_plan(context, *this, of(source_), of(target_));
+  bound.value += (1 - alpha_) * offset_;
   return bound;
 }
 
-std::vector<StartingPoint> starting_points(GromovProblem const& problem, GromovOptions const& options,
-                                           std::optional<DenseMatrix> const& given,
-                                           std::optional<DenseMatrix> const& described) {
-  GromovSide const &x = problem.source(), &y = problem.target();
+std::vector<StartingPoint> PointProblem::starts(Backend const& backend, GromovOptions const& options,
+                                                std::optional<DenseMatrix> const& described) const {
+  GromovSide const &x = source_, &y = target_;
   std::int64_t const p = x.points.cols(), q = y.points.cols(), least = std::min(p, q);
-  std::vector<StartingPoint> starts;
-  if (given) starts.push_back({GromovStartKind::given, *given});
-  std::size_t const most = options.starts > 0 ? static_cast<std::size_t>(options.starts) : given ? 1 : SIZE_MAX;
-  auto const add = [&](GromovStartKind kind, auto const& make) {
-    if (starts.size() < most) starts.push_back({kind, make()});
-  };
-  add(GromovStartKind::product, [&] { return DenseMatrix(DenseMatrix::Zero(p, q)); });
-  if (described) add(GromovStartKind::descriptors, [&] { return *described; });
-  if (starts.size() >= most) return starts;
+  std::optional<DenseMatrix> const given = read_start(backend, options, p, q);
+  StartList list(options, given.has_value());
+  if (given) list.add(GromovStartKind::given, [&] { return *given; });
+  list.add(GromovStartKind::product, [&] { return DenseMatrix(DenseMatrix::Zero(p, q)); });
+  if (described) list.add(GromovStartKind::descriptors, [&] { return *described; });
+  if (list.is_full()) return list.starts;
 
   PrincipalAxes const of_x(x.moment), of_y(y.moment);
   DenseVector const size = of_x.moments.head(least).cwiseProduct(of_y.moments.head(least)).cwiseSqrt();
@@ -182,21 +189,21 @@ std::vector<StartingPoint> starting_points(GromovProblem const& problem, GromovO
       (size.head(std::min<std::int64_t>(least, kMostSigns)).array() > 1e-9 * size.maxCoeff()).count();
   DenseVector skewed = third_moments(x, of_x).head(least).cwiseProduct(third_moments(y, of_y).head(least));
   for (std::int64_t bits = 0; bits < std::int64_t{1} << signs; ++bits) {
-    add(GromovStartKind::axes, [&] {
+    list.add(GromovStartKind::axes, [&] {
       DenseVector diagonal = size;
       for (std::int64_t k = 0; k < least; ++k)
         if (k < signs ? (bits >> k & 1) != 0 : skewed(k) < 0) diagonal(k) = -diagonal(k);
       return turned(diagonal.asDiagonal());
     });
   }
-  if (options.starts == 0) return starts;
-  for (std::uint64_t number = 0; starts.size() < most; number += static_cast<std::uint64_t>(p * q)) {
-    add(GromovStartKind::random, [&] {
+  if (options.starts == 0) return list.starts;
+  for (std::uint64_t number = 0; !list.is_full(); number += static_cast<std::uint64_t>(p * q)) {
+    list.add(GromovStartKind::random, [&] {
       return turned(of_x.moments.cwiseSqrt().asDiagonal() * random_rotation(p, q, options.seed, number) *
                     of_y.moments.cwiseSqrt().asDiagonal());
     });
   }
-  return starts;
+  return list.starts;
 }
 
 }  // namespace monge

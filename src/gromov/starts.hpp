@@ -1,37 +1,25 @@
-// Cross moments from which searches begin, and lower bounds of the objective.
+// Shared parts of starts and lower bounds. Those of points are in starts.cpp, too.
 #pragma once
-#include <optional>
-#include <vector>
-
-#include <monge/gromov.hpp>
+#include <functional>
 
 #include "gromov/gromov_problem.hpp"
 
 namespace monge {
 
-struct StartingPoint {
-  GromovStartKind kind;
-  DenseMatrix cross;
-};
-
-/// A lower bound of alpha E + (1 - alpha) <M, .> and, where it is the cost of a plan, the plan's cross moment.
-struct GromovBound {
-  double value = 0;
-  std::optional<DenseMatrix> cross;
-};
-
-/// Clouds of more points have no exact plan of their descriptors, nor of the bound by moments with features.
+/// Problems of more points have no exact plan of their descriptors; nor have points the bound by moments with features.
 inline constexpr std::int64_t kMostDescribed = 4096;
 bool is_small(GromovProblem const& problem);
 
-/// By norms and principal moments.
-GromovBound moment_bound(Context const& context, GromovProblem const& problem);
-/// By the distributions of the distances from each point (Memoli's third bound), for problems that are small.
-GromovBound descriptor_bound(Context const& context, GromovProblem const& problem);
+/// Calls visit(i, j, mass) for each pair of the plan between x and y with the weights a and b that keeps their order.
+void match_sorted(DenseVector const& x, DenseVector const& y, DenseVector const& a, DenseVector const& b,
+                  std::function<void(std::int64_t, std::int64_t, double)> const& visit);
 
-/// The starts that the options ask for. `described` is the descriptors' cross moment, if it is known.
-std::vector<StartingPoint> starting_points(GromovProblem const& problem, GromovOptions const& options,
-                                           std::optional<DenseMatrix> const& given,
-                                           std::optional<DenseMatrix> const& described);
+/// Threads for work on the host.
+int host_threads(Backend const& backend);
+
+/// For each point the means of its distances over ranges of their quantiles, of equal mass, times the root of that
+/// mass. row(i, out) writes the n distances from point i; several threads call it.
+DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
+                        std::function<void(std::int64_t, Eigen::Ref<DenseVector>)> const& row);
 
 }  // namespace monge

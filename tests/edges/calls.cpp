@@ -119,6 +119,22 @@ void add_gromov(std::vector<PublicCall>& calls) {
            append(all, Numbers{found.report.value, found.report.lower_bound});
            return all;
          }});
+    calls.push_back(
+        {exact ? "gromov_matrices_exact" : "gromov_matrices",
+         [problem = problem_with(Costs::points), exact](Context const& context) {
+           Numbers source = sized(kRows * kRows), target = sized(kColumns * kColumns);
+           for (std::size_t i = 0; i < source.size(); ++i) source[i] = std::sin(static_cast<double>(7 * i));
+           for (std::size_t j = 0; j < target.size(); ++j) target[j] = std::cos(static_cast<double>(5 * j));
+           GromovMatrices const matrices{{source.data(), kRows, kRows}, {target.data(), kColumns, kColumns}};
+           Gromov const found = solve_gromov(context, matrices, problem->a, problem->b,
+                                             {.eps = exact ? 0.0 : 5.0, .iterations = 2, .starts = exact ? 1 : 2});
+           Numbers all = found.cross_moment, by_source = sized(kRows * kRows), by_a = sized(kRows);
+           found.gradients({.x = {by_source.data(), kRows, kRows}, .a = by_a});
+           append(all, by_source);
+           append(all, by_a);
+           append(all, Numbers{found.report.value, found.report.lower_bound});
+           return all;
+         }});
   }
 }
 

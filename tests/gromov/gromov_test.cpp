@@ -70,9 +70,23 @@ Case make_case(std::int64_t n, std::int64_t m, std::int64_t p, std::int64_t q, s
   return {x, y, s, t, a, b};
 }
 
-/// Squared distances of squared distances, without any expansion of the square.
-double energy(Case const& given, Matrix const& plan) {
-  Matrix const c = squared_distances(given.x, given.x), d = squared_distances(given.y, given.y);
+/// A problem as matrices C and D within the spaces, M between them (empty: none) and weights.
+struct Matrices {
+  Matrix c, d, m;
+  Values a, b;
+  bool fused() const { return m.columns > 0; }
+  GromovMatrices views() const {
+    return fused() ? GromovMatrices{c.view(), d.view(), m.view()} : GromovMatrices{c.view(), d.view()};
+  }
+};
+
+Matrices matrices_of(Case const& given) {
+  return {squared_distances(given.x, given.x), squared_distances(given.y, given.y),
+          given.fused() ? squared_distances(given.s, given.t) : Matrix(0, 0), given.a, given.b};
+}
+
+/// The square of each difference, without any expansion.
+double energy(Matrix const& c, Matrix const& d, Matrix const& plan) {
   long double sum = 0;
   for (std::int64_t i = 0; i < plan.rows; ++i)
     for (std::int64_t j = 0; j < plan.columns; ++j) {
@@ -84,6 +98,9 @@ double energy(Case const& given, Matrix const& plan) {
       sum += inner * plan(i, j);
     }
   return static_cast<double>(sum);
+}
+double energy(Case const& given, Matrix const& plan) {
+  return energy(squared_distances(given.x, given.x), squared_distances(given.y, given.y), plan);
 }
 
 double linear(Case const& given, Matrix const& plan) {
@@ -119,32 +136,32 @@ Matrix sinkhorn(Matrix const& cost, Values const& a, Values const& b, double eps
   return plan;
 }
 
-/// The derivative of the objective by the plan, by products with the matrices of squared distances.
-Matrix derivative(Case const& given, Matrix const& plan, double alpha) {
-  Matrix const c = squared_distances(given.x, given.x), d = squared_distances(given.y, given.y);
-  Matrix const cost = squared_distances(given.s, given.t);
+/// The derivative of the objective by the plan, by products with the matrices.
+Matrix derivative(Matrices const& given, Matrix const& plan, double alpha) {
+  auto const& [c, d, cost, a, b] = given;
   std::int64_t const n = plan.rows, m = plan.columns;
-  Matrix half(n, m), result(n, m);
+  Matrix left(n, m), right(n, m), result(n, m);  // C P and C^T P.
   Values by_row(n, 0), by_column(m, 0);
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t k = 0; k < n; ++k) by_row[i] += c(i, k) * c(i, k) * given.a[k];
+    for (std::int64_t k = 0; k < n; ++k) by_row[i] += (c(i, k) * c(i, k) + c(k, i) * c(k, i)) * a[k];
   for (std::int64_t j = 0; j < m; ++j)
-    for (std::int64_t l = 0; l < m; ++l) by_column[j] += d(j, l) * d(j, l) * given.b[l];
+    for (std::int64_t l = 0; l < m; ++l) by_column[j] += (d(j, l) * d(j, l) + d(l, j) * d(l, j)) * b[l];
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t k = 0; k < n; ++k)
-      for (std::int64_t l = 0; l < m; ++l) half(i, l) += c(i, k) * plan(k, l);
+      for (std::int64_t l = 0; l < m; ++l) left(i, l) += c(i, k) * plan(k, l), right(i, l) += c(k, i) * plan(k, l);
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < m; ++j) {
       double product = 0;
-      for (std::int64_t l = 0; l < m; ++l) product += half(i, l) * d(j, l);
-      result(i, j) = 2 * alpha * (by_row[i] + by_column[j] - 2 * product);
+      for (std::int64_t l = 0; l < m; ++l) product += left(i, l) * d(j, l) + right(i, l) * d(l, j);
+      result(i, j) = alpha * (by_row[i] + by_column[j] - 2 * product);
       if (given.fused()) result(i, j) += (1 - alpha) * cost(i, j);
     }
   return result;
 }
 
-Matrix product_plan(Case const& given) {
-  Matrix plan(given.x.rows, given.y.rows);
+template <class Given>
+Matrix product_plan(Given const& given) {
+  Matrix plan(static_cast<std::int64_t>(given.a.size()), static_cast<std::int64_t>(given.b.size()));
   double const total = std::accumulate(given.a.begin(), given.a.end(), 0.0);
   for (std::int64_t i = 0; i < plan.rows; ++i)
     for (std::int64_t j = 0; j < plan.columns; ++j) plan(i, j) = given.a[i] * given.b[j] / total;
@@ -152,8 +169,9 @@ Matrix product_plan(Case const& given) {
 }
 
 /// Plans of the linearised objective from the product plan; `steps` of them, or until they stay. By the proximal method
-/// the cost of each plan is added to those before, at a falling eps.
-Matrix alternated(Case const& given, double alpha, double eps, bool proximal, int steps) {
+/// the cost of each plan is added to those before, at a falling eps. Writes the L1 change of the last step.
+Matrix alternated(Matrices const& given, double alpha, double eps, bool proximal, int steps,
+                  double* last_change = nullptr) {
   Matrix plan = product_plan(given), cost(plan.rows, plan.columns);
   for (int k = 1; k <= steps; ++k) {
     Matrix const slope = derivative(given, plan, alpha);
@@ -163,6 +181,7 @@ Matrix alternated(Case const& given, double alpha, double eps, bool proximal, in
     double change = 0;
     for (std::size_t e = 0; e < cost.data.size(); ++e) change += std::abs(next.data[e] - plan.data[e]);
     plan = next;
+    if (last_change != nullptr) *last_change = change;
     if (change < 1e-12) break;
   }
   return plan;
@@ -221,6 +240,9 @@ class GromovTest : public BackendTest {
   Gromov solve(Case const& given, GromovOptions const& options) const {
     return solve_gromov(context(), given.clouds(), given.a, given.b, options);
   }
+  Gromov solve(Matrices const& given, GromovOptions const& options) const {
+    return solve_gromov(context(), given.views(), given.a, given.b, options);
+  }
 };
 MONGE_FOR_EACH_DEVICE(GromovTest);
 
@@ -238,7 +260,7 @@ TEST_P(GromovTest, alternating_equals_dense_alternation) {
       Gromov const found = solve(given, {.eps = eps, .alpha = 0.4, .tolerance = kTolerance, .starts = 1});
       ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
       ASSERT_EQ(found.report.alpha, alpha);
-      Matrix const expected = alternated(given, alpha, eps, false, 2000);
+      Matrix const expected = alternated(matrices_of(given), alpha, eps, false, 2000);
       double const size = energy(given, product_plan(given));
       EXPECT_NEAR(found.report.quadratic, energy(given, expected), kSame * size);
       EXPECT_NEAR(found.report.entropy, divergence(expected, given.a, given.b), kSame * total);
@@ -265,7 +287,7 @@ TEST_P(GromovTest, proximal_equals_dense_steps) {
                                        .iterations = steps,
                                        .starts = 1});
     EXPECT_EQ(found.report.status, Status::iteration_limit);
-    Matrix const expected = alternated(given, 0.7, eps, true, steps);
+    Matrix const expected = alternated(matrices_of(given), 0.7, eps, true, steps);
     double const size = energy(given, product_plan(given));
     EXPECT_NEAR(found.report.quadratic, energy(given, expected), kSame * size);
     EXPECT_NEAR(found.report.value, 0.7 * found.report.quadratic + 0.3 * found.report.linear, 1e-14 * size);
@@ -282,7 +304,7 @@ TEST_P(GromovTest, exact_plans_are_local_optima) {
     expect_values(given, found, 1e-12);
     // No plan has a lower cost for the slope at this one.
     Matrix const plan = dense(*found.exact);
-    Matrix const slope = derivative(given, plan, found.report.alpha);
+    Matrix const slope = derivative(matrices_of(given), plan, found.report.alpha);
     double const cost = std::inner_product(slope.data.begin(), slope.data.end(), plan.data.begin(), 0.0);
     ExactPlan const best = solve_exact(context(), CostMatrix{slope.view()}, given.a, given.b);
     double const size = energy(given, product_plan(given)) + 1e-30;
@@ -571,6 +593,327 @@ TEST_P(GromovTest, refuses_what_it_cannot_take) {
   clouds = given.clouds();
   clouds.t = given.y.view();
   EXPECT_EQ(refusal_of([&] { solve_gromov(context(), clouds); }), "t: is 5 x 3; must be 5 x 2");
+}
+
+/// Any matrices: entries of a normal distribution, symmetric or not.
+Matrices random_matrices(std::int64_t n, std::int64_t m, bool symmetric, bool fused, std::uint64_t seed,
+                         double total = 1) {
+  Random random(seed);
+  auto const square = [&](std::int64_t size) {
+    Matrix matrix(size, size);
+    for (double& v : matrix.data) v = random.normal();
+    for (std::int64_t i = 0; i < size; ++i)
+      for (std::int64_t k = 0; symmetric && k < i; ++k) matrix(i, k) = matrix(k, i);
+    return matrix;
+  };
+  Matrix const c = square(n), d = square(m);
+  Matrix cost(fused ? n : 0, fused ? m : 0);
+  for (double& v : cost.data) v = random.normal();
+  Values const a = random_weights(random, n, total), b = random_weights(random, m, total);
+  return {c, d, cost, a, b};
+}
+
+/// exp(-|x_i - x_k|^2) times a sign: a positive matrix, so with another sign on each side the objective is convex.
+Matrices of_kernels(std::int64_t n, std::int64_t m, double sign, std::uint64_t seed) {
+  Matrices given = matrices_of(make_case(n, m, 2, 2, 0, seed));
+  for (double& v : given.c.data) v = std::exp(-v);
+  for (double& v : given.d.data) v = sign * std::exp(-v);
+  return given;
+}
+
+double inner(Matrix const& one, Matrix const& other) {
+  return std::inner_product(one.data.begin(), one.data.end(), other.data.begin(), 0.0);
+}
+
+/// Values of the plan from its entries, and bounds. A plan misses the marginals by `tolerance` at most.
+void expect_values(Matrices const& given, Gromov const& found, double tolerance) {
+  Matrix const plan = found.plan ? dense(*found.plan) : dense(*found.exact);
+  double const size = energy(given.c, given.d, product_plan(given));
+  EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, plan), tolerance * size + 1e-300);
+  if (given.fused()) {
+    EXPECT_NEAR(found.report.linear, inner(given.m, plan), tolerance * size);
+  }
+  EXPECT_LE(found.report.lower_bound,
+            found.report.alpha * found.report.quadratic + (1 - found.report.alpha) * found.report.linear);
+}
+
+// The points' path, from the same start, has another image of the plan.
+TEST_P(GromovTest, matrices_of_squared_distances_give_the_plans_of_points) {
+  for (std::int64_t const r : {0, 2}) {
+    Case const given = make_case(30, 24, 3, 2, r, 3, 2.0);
+    double const size = energy(given, product_plan(given));
+    for (double const eps : {0.0, 0.05 * size}) {
+      GromovOptions const options{.eps = eps, .alpha = 0.4, .tolerance = kTolerance, .starts = 1};
+      Gromov const points = solve(given, options), matrices = solve(matrices_of(given), options);
+      ASSERT_EQ(matrices.report.status, Status::converged) << matrices.report.message;
+      EXPECT_NEAR(matrices.report.value, points.report.value, (eps > 0 ? kSame : 1e-13) * size);
+      EXPECT_NEAR(matrices.report.linear, points.report.linear, (eps > 0 ? kSame : 1e-13) * size);
+      expect_values(matrices_of(given), matrices, kSame);
+    }
+  }
+}
+
+TEST_P(GromovTest, alternating_of_matrices_equals_dense_alternation) {
+  for (bool const symmetric : {true, false}) {
+    for (bool const fused : {false, true}) {
+      for (double const total : {1.0, 2.5}) {
+        SCOPED_TRACE(testing::Message() << "symmetric " << symmetric << " fused " << fused << " total " << total);
+        Matrices const given = random_matrices(30, 24, symmetric, fused, 3, total);
+        double const alpha = fused ? 0.4 : 1, size = energy(given.c, given.d, product_plan(given));
+        double const eps = 0.3 * size / total;
+        Gromov const found = solve(given, {.eps = eps, .alpha = 0.4, .tolerance = kTolerance, .starts = 1});
+        ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+        ASSERT_EQ(found.report.alpha, alpha);
+        Matrix const expected = alternated(given, alpha, eps, false, 2000);
+        EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, expected), kSame * size);
+        EXPECT_NEAR(found.report.entropy, divergence(expected, given.a, given.b), kSame * total);
+        EXPECT_LE(found.report.stationarity, kSame * size);
+        EXPECT_NEAR(found.report.starts[0].value, found.report.value, kSame * size);
+        expect_values(given, found, kSame);
+        for (std::int64_t i = 0; i < 30; ++i)
+          for (std::int64_t j = 0; j < 24; ++j)
+            EXPECT_NEAR(found.cross_moment[static_cast<std::size_t>(24 * i + j)], expected(i, j), kSame * total);
+      }
+    }
+  }
+}
+
+TEST_P(GromovTest, proximal_of_matrices_equals_dense_steps) {
+  Matrices const given = random_matrices(30, 24, false, true, 4);
+  double const size = energy(given.c, given.d, product_plan(given)), eps = 0.5 * size;
+  for (int const steps : {1, 12}) {
+    Gromov const found = solve(given, {.eps = eps,
+                                       .alpha = 0.7,
+                                       .method = GromovMethod::proximal,
+                                       .tolerance = kTolerance,
+                                       .iterations = steps,
+                                       .starts = 1});
+    EXPECT_EQ(found.report.status, Status::iteration_limit);
+    Matrix const expected = alternated(given, 0.7, eps, true, steps);
+    EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, expected), kSame * size);
+    expect_values(given, found, kSame);
+  }
+}
+
+// Full steps swing between two plans where the objective is convex and eps small.
+TEST_P(GromovTest, entropic_steps_settle_where_full_ones_swing) {
+  Matrices const given = of_kernels(30, 24, -1, 5);
+  double const size = energy(given.c, given.d, product_plan(given)), eps = 0.01 * size;
+  double swing = 0;
+  alternated(given, 1, eps, false, 60, &swing);
+  ASSERT_GT(swing, 0.1);
+  Gromov const found = solve(given, {.eps = eps, .tolerance = kTolerance});
+  ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+  expect_values(given, found, kSame);
+  Matrix const plan = dense(*found.plan), next = sinkhorn(derivative(given, plan, 1), given.a, given.b, eps);
+  for (std::size_t e = 0; e < plan.data.size(); ++e) EXPECT_NEAR(next.data[e], plan.data[e], 1e-6);
+}
+
+TEST_P(GromovTest, exact_plans_of_matrices_are_stationary) {
+  std::vector<Matrices> const all{random_matrices(24, 30, true, false, 5),
+                                  random_matrices(24, 30, false, false, 6),
+                                  random_matrices(30, 24, false, true, 7),
+                                  of_kernels(24, 24, 1, 8),
+                                  of_kernels(24, 20, -1, 9),
+                                  random_matrices(1, 7, true, true, 10),
+                                  random_matrices(7, 1, false, false, 11),
+                                  random_matrices(1, 1, true, false, 12)};
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    SCOPED_TRACE(testing::Message() << "case " << k);
+    Matrices const& given = all[k];
+    double const tolerance = 1e-3;
+    Gromov const found = solve(given, {.tolerance = tolerance});
+    ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+    expect_values(given, found, 1e-12);
+    Matrix const plan = dense(*found.exact), slope = derivative(given, plan, found.report.alpha);
+    for (std::int64_t i = 0; i < plan.rows; ++i) {
+      double mass = 0;
+      for (std::int64_t j = 0; j < plan.columns; ++j) mass += plan(i, j);
+      EXPECT_NEAR(mass, given.a[i], 1e-14);
+    }
+    ExactPlan const best = solve_exact(context(), CostMatrix{slope.view()}, given.a, given.b);
+    double const size = energy(given.c, given.d, product_plan(given)) + 1e-30;
+    double const gap = inner(slope, plan) - best.report.transport_cost;
+    EXPECT_NEAR(found.report.stationarity, gap, 1e-10 * size);
+    bool const is_vertex = static_cast<std::int64_t>(found.exact->values.size()) <= plan.rows + plan.columns - 1;
+    EXPECT_LE(gap, is_vertex ? 1e-10 * size : tolerance * found.report.value);
+    if (k == 3) {
+      EXPECT_TRUE(is_vertex);
+    }
+    if (k == 4) {
+      EXPECT_FALSE(is_vertex);  // The objective is convex.
+    }
+  }
+}
+
+TEST_P(GromovTest, gradients_by_matrices_are_differences_of_the_value) {
+  for (bool const exact : {false, true}) {
+    for (double const total : {1.0, 2.0}) {
+      Matrices const given = random_matrices(14, 11, false, true, 13, total);
+      double const size = energy(given.c, given.d, product_plan(given));
+      GromovOptions options{.eps = exact ? 0 : 0.2 * size / total, .alpha = 0.3, .tolerance = 1e-9};
+      Gromov const found = solve(given, options);
+      options.cross_moment = {found.cross_moment.data(), 14, 11};
+      Matrix c(14, 14), d(11, 11);
+      Values a(14), b(11);
+      found.gradients({.x = {c.data.data(), 14, 14}, .y = {d.data.data(), 11, 11}, .a = a, .b = b});
+      auto const difference = [&](auto const& change, double step) {
+        Matrices up = given, down = given;
+        change(up, step);
+        change(down, -step);
+        return (solve(up, options).report.value - solve(down, options).report.value) / (2 * step);
+      };
+      // As above: the third derivative times the square of the step, and the rounding of the value over the step.
+      double const slack = 1e-5 * size;
+      for (auto const& [i, k] : {std::pair{0, 3}, {3, 0}, {2, 2}, {10, 7}}) {
+        double const by_c = difference([&, i = i, k = k](Matrices& at, double h) { at.c(i, k) += h; }, 1e-4);
+        double const by_d = difference([&, i = i, k = k](Matrices& at, double h) { at.d(i, k) += h; }, 1e-4);
+        EXPECT_NEAR(c(i, k), by_c, slack) << i << ' ' << k << " exact " << exact;
+        EXPECT_NEAR(d(i, k), by_d, slack) << i << ' ' << k << " exact " << exact;
+      }
+      if (exact) continue;  // Its derivatives by weights are one-sided.
+      double const by_a = difference([](Matrices& at, double h) { at.a[1] += h, at.a[4] -= h; }, 1e-5);
+      double const by_b = difference([](Matrices& at, double h) { at.b[1] += h, at.b[4] -= h; }, 1e-5);
+      double const by_both = difference([](Matrices& at, double h) { at.a[2] += h, at.b[3] += h; }, 1e-5);
+      EXPECT_NEAR(a[1] - a[4], by_a, slack);
+      EXPECT_NEAR(b[1] - b[4], by_b, slack);
+      EXPECT_NEAR(a[2] + b[3], by_both, slack);
+    }
+  }
+}
+
+TEST_P(GromovTest, finds_the_order_of_a_matrix) {
+  Matrices given = random_matrices(40, 40, false, false, 14);
+  given.a = given.b = {};
+  for (std::int64_t i = 0; i < 40; ++i)
+    for (std::int64_t k = 0; k < 40; ++k) given.d(i, k) = given.c(39 - i, 39 - k);
+  Gromov const found = solve(given, {});
+  ASSERT_EQ(found.report.starts[1].kind, GromovStartKind::descriptors);
+  EXPECT_LE(found.report.starts[1].value, 1e-14);
+  EXPECT_LE(found.report.quadratic, 1e-14);  // Rounding of two sums of 1, over 40 terms.
+  EXPECT_EQ(found.report.lower_bound, 0);
+  for (std::int64_t i = 0; i < 40; ++i) EXPECT_EQ(found.exact->column_indices[i], 39 - i);
+
+  Gromov const many = solve(given, {.starts = 6});
+  ASSERT_EQ(many.report.starts.size(), 6u);
+  EXPECT_EQ(many.report.starts[5].kind, GromovStartKind::random);
+  EXPECT_NE(many.report.starts[4].value, many.report.starts[5].value);
+  Gromov const again = solve(given, {.cross_moment = {found.cross_moment.data(), 40, 40}});
+  ASSERT_EQ(again.report.starts.size(), 1u);
+  EXPECT_EQ(again.report.iterations, 1);
+  EXPECT_LE(again.report.quadratic, 1e-14);
+}
+
+TEST_P(GromovTest, matrices_of_any_unit_and_offset) {
+  Matrices const given = random_matrices(20, 16, false, false, 15);
+  double const size = energy(given.c, given.d, product_plan(given));
+  for (double const share : {0.0, 0.3}) {
+    double const value = solve(given, {.eps = share * size, .starts = 1}).report.value;
+    for (auto const& [scale, shift] : {std::pair{1e-7, 0.0}, {1e7, 0.0}, {1.0, 1e4}, {1e-150, 0.0}, {1e150, 0.0}}) {
+      Matrices other = given;
+      for (Matrix* const matrix : {&other.c, &other.d})
+        for (double& v : matrix->data) v = scale * v + shift;
+      double const unit = scale * scale;
+      Gromov const found = solve(other, {.eps = share * size * unit, .starts = 1});
+      EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+      // A shift of 1e4 leaves entries 1e-12; the tolerance of 1e-5 leaves its square to the value with entropy.
+      EXPECT_NEAR(found.report.value / unit, value, 1e-8 * size) << scale << ' ' << shift;
+    }
+  }
+}
+
+TEST_P(GromovTest, matrices_of_one_value_have_the_closed_form) {
+  Matrices given = random_matrices(12, 9, true, false, 16, 2.0);
+  given.c.data.assign(144, 3);
+  for (double const eps : {0.0, 0.5}) {
+    given.d.data.assign(81, 1);
+    Gromov const found = solve(given, {.eps = eps});
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    EXPECT_NEAR(found.report.quadratic, 16, 1e-13);  // (3 - 1)^2 times the square of the mass.
+    EXPECT_NEAR(found.report.lower_bound, 16, 1e-10);
+    given.d.data.assign(81, 3);
+    EXPECT_NEAR(solve(given, {.eps = eps}).report.quadratic, 0, 1e-13);
+  }
+}
+
+TEST_P(GromovTest, matrices_take_weights_of_nearly_nothing) {
+  Matrices given = random_matrices(20, 16, false, true, 17);
+  given.a[3] = 0;
+  given.a[4] = 1e-300;
+  given.b[0] = 0;
+  for (std::int64_t k = 0; k < 20; ++k) given.c(3, k) = 1e6;  // A far row of no weight.
+  double const total = std::accumulate(given.a.begin(), given.a.end(), 0.0);
+  double const total_b = std::accumulate(given.b.begin(), given.b.end(), 0.0);
+  for (double& w : given.b) w *= total / total_b;
+  double const size = energy(given.c, given.d, product_plan(given));
+  for (double const eps : {0.0, 0.3 * size}) {
+    Gromov const found = solve(given, {.eps = eps});
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    expect_values(given, found, 1e-5);
+  }
+}
+
+// The value is that of the plan after Altschuler, Weed, Rigollet 2017, whose marginals are the weights.
+TEST_P(GromovTest, values_of_matrices_are_those_of_plans_with_the_weights) {
+  Matrices const given = random_matrices(20, 16, false, false, 19);
+  double const size = energy(given.c, given.d, product_plan(given));
+  Gromov const found = solve(given, {.eps = 0.05 * size, .tolerance = 0.4, .iterations = 1, .starts = 1});
+  ASSERT_GT(found.report.marginal_error, 1e-3);
+  Matrix plan = dense(*found.plan);
+  Values lack = given.a, lack_of_column = given.b;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    double const mass = std::accumulate(&plan.data[16 * i], &plan.data[16 * i] + 16, 0.0);
+    for (std::int64_t j = 0; j < 16; ++j) plan(i, j) *= std::min(1.0, given.a[i] / mass);
+  }
+  for (std::int64_t j = 0; j < 16; ++j) {
+    double mass = 0;
+    for (std::int64_t i = 0; i < 20; ++i) mass += plan(i, j);
+    for (std::int64_t i = 0; i < 20; ++i) {
+      plan(i, j) *= std::min(1.0, given.b[j] / mass);
+      lack[i] -= plan(i, j);
+      lack_of_column[j] -= plan(i, j);
+    }
+  }
+  double const missing = std::accumulate(lack.begin(), lack.end(), 0.0);
+  for (std::int64_t i = 0; i < 20; ++i)
+    for (std::int64_t j = 0; j < 16; ++j) plan(i, j) += lack[i] * lack_of_column[j] / missing;
+  // Entries of float32 products have errors of 2^-22.
+  EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, plan), 1e-5 * size);
+}
+
+TEST_P(GromovTest, refuses_matrices_that_it_cannot_take) {
+  Matrices const given = random_matrices(6, 5, true, true, 18);
+  double const nan = std::numeric_limits<double>::quiet_NaN();
+  auto const refused = [&](char const* message, Matrices const& wrong, GromovOptions const& options = {}) {
+    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }), testing::StartsWith(message));
+  };
+  Matrices wrong = given;
+  wrong.c(4, 1) = nan;
+  refused("source: row 4, column 1 is nan; entries must be finite", wrong);
+  wrong = given;
+  wrong.m(2, 0) = std::numeric_limits<double>::infinity();
+  refused("cost: row 2, column 0 is inf; entries must be finite", wrong);
+  wrong = given;
+  wrong.d(1, 0) = 1e160;
+  refused("target: has entries of up to 1e+160", wrong);
+  wrong = given;
+  wrong.d = Matrix(5, 4);
+  refused("target: is 5 x 4; must be square", wrong);
+  wrong = given;
+  wrong.m = Matrix(5, 5);
+  refused("cost: is 5 x 5; must be 6 x 5", wrong);
+  wrong = given;
+  wrong.a[2] = 2;
+  refused("b: the total is", wrong);
+  refused("cross_moment: is 6 x 6; must be 6 x 5", given, {.cross_moment = given.c.view()});
+  refused("cross_moment: has an entry of -", given, {.cross_moment = given.m.view()});
+  Gromov const found = solve(given, {});
+  Matrix out(6, 6);
+  EXPECT_THAT(refusal_of([&] {
+                found.gradients({.s = {out.data.data(), 6, 6}});
+              }),
+              testing::StartsWith("s: is given; must be empty"));
+  EXPECT_THROW(found.source_features(out.view(), {}, {out.data.data(), 6, 6}), Error);
 }
 
 }  // namespace

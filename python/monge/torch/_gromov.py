@@ -38,6 +38,6 @@ def follow(result: Any, name: str, of: tuple[Any, ...], given: tuple[Any, ...]) 
     """Arrays `of` the attribute `name` as outputs of an autograd function of x, y, s, t, a and b (`given`). The value
     has first derivatives; a backward pass through another attribute raises NotImplementedError."""
     if not all(isinstance(v, Tensor) for v in of):
-        raise TypeError(f"{name}: depends on a tensor that requires a gradient; X_a must be a tensor, too")
+        raise TypeError(f"{name}: depends on a tensor that requires a gradient; X_a or Ca must be a tensor, too")
     tensors = [v if isinstance(v, Tensor) else None for v in given]
     return _Followed.apply(result, name, len(of), *of, *tensors)  # type: ignore[no-any-return, no-untyped-call]
