@@ -174,9 +174,12 @@ class OTResult(PlanResult):
         if offset is None:
             self._plan.average(values, to)
         else:
-            common = self._place.array(offset)
+            place, framework = self._place, framework_of(values)
+            if framework is not place.framework or framework.device(values) != place.device:
+                values = place.array(on_host(values))
+            common = place.array(offset)
             self._plan.average(values - common, to)
-            to += common
+            to[...] = to + common
 
     def _common_offset(self, values: Array) -> np.ndarray[Any, Any] | None:
         """Far from 0 beside the spread of the values (p,) at points of weight, judged by nine of them."""

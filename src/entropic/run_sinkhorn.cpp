@@ -59,13 +59,21 @@ class SinkhornRun {
   }
   void swept(SweepErrors const& errors) {
     swept_ = next().sweep;
+    was_mixed_ = mixes();
     weigh(SweepOutcome{swept_, errors}.bound());
     policy_.swept(errors);
   }
   /// Follows swept() of a mixed sweep.
   void keep_best() { mixing_->add(swept_.eps, policy_.is_best()); }
+  /// Potentials that sweeps have mixed are kept by their columns; their rows may be far off until the next sweep. So
+  /// the least error at an eps stands for them.
   void record_sweep() {
-    record(swept_, policy_.errors().row + policy_.errors().column, policy_.errors().gradient_norm);
+    double error = policy_.errors().row + policy_.errors().column;
+    if (swept_.eps != least_eps_) least_error_ = kInfinity;
+    least_eps_ = swept_.eps;
+    if (was_mixed_ && error > least_error_) error = least_error_;
+    least_error_ = std::min(least_error_, error);
+    record(swept_, error, policy_.errors().gradient_norm);
   }
 
   /// Runs SPLR to its end.
@@ -213,7 +221,9 @@ class SinkhornRun {
   std::unique_ptr<EntropicOperator> rough_;  // The operator of the sweeps before refined().
   std::unique_ptr<NewtonMethod> newton_;
   std::unique_ptr<AndersonMixing> mixing_;
-  Sweep swept_{};  // The kind of the last sweep.
+  Sweep swept_{};  // The kind of the last sweep,
+  bool was_mixed_ = false;
+  double least_error_ = kInfinity, least_eps_ = 0;  // In the history, at the eps of the last sweep.
   SinkhornPolicy policy_;
   double value_loss_ = 0;             // The result of restore_digits().
   std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.

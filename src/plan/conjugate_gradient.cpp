@@ -47,6 +47,7 @@ class ConjugateGradient {
     is_rough_ = evaluates_ && system_.rough_matrix;
     double evaluated = norm_, best = std::numeric_limits<double>::infinity();
     int best_step = 0;
+    bool has_halved = false;  // An evaluated residual.
     for (int step = 0;; ++step) {
       double const floor = is_rough_ ? kRoughShare * evaluated : kUnitRoundoff * scale_;
       if (norm_ <= std::max(goal_, floor) && !exact_ && evaluates_) {
@@ -56,7 +57,9 @@ class ConjugateGradient {
         evaluate();
         if (norm_ > goal_ && norm_ > 0.5 * evaluated) {
           if (!is_rough_) return end(Status::stagnation, step);
-          leave_rough_steps(evaluated == scale_);
+          leave_rough_steps(!has_halved);
+        } else {
+          has_halved = true;
         }
         // Where the rough matrix has hardly drifted, the sequence of directions goes on.
         exact_ = norm_ <= goal_ || !is_rough_ || norm_ > 2 * updated;
@@ -80,9 +83,10 @@ class ConjugateGradient {
       }
       if (!failure) continue;
       if (!is_rough_) return end(*failure, step);
-      leave_rough_steps(evaluated == scale_);
+      leave_rough_steps(!has_halved);
       evaluated = norm_;
       best = std::numeric_limits<double>::infinity();
+      --step;  // None was taken.
     }
   }
 

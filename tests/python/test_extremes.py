@@ -92,3 +92,22 @@ def test_a_quadratic_plan_whose_value_overflows_is_refused():
     a, b = np.full(9, 1e307 / 9), np.full(8, 1e307 / 8)
     with pytest.raises(ValueError, match="^a: totals 1e.307, where the value is beyond float64; must be less"):
         monge.solve_regularized(costs, a, b, quadratic=1e-307)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean"])
+@pytest.mark.parametrize("clusters", [False, True])
+def test_the_history_of_mixed_sweeps_falls(metric, clusters):
+    # Rows of mixed potentials are far off between clusters.
+    random = np.random.default_rng(397)
+    if clusters:
+        centres = random.normal(size=(6, 2)) * 10
+        x = centres[random.integers(0, 6, 60)] + 0.1 * random.normal(size=(60, 2))
+        y = centres[random.integers(0, 5, 50)] + 0.1 * random.normal(size=(50, 2))
+    else:
+        x, y = random.normal(size=(200, 3)), random.normal(size=(150, 3)) * 0.8 + 0.3
+    history = monge.solve_sample(x, y, metric=metric, eps_relative=0.02, tol=1e-5).report.history
+    plain = [check for check in history if check.relaxation == 1]
+    assert len(plain) > 5
+    for last, now in zip(plain, plain[1:]):
+        # A first plain sweep after mixed ones may rise by a fraction.
+        assert now.eps != last.eps or now.marginal_error <= 1.5 * last.marginal_error

@@ -6,6 +6,19 @@ import torch
 
 import monge
 
+jax = pytest.importorskip("jax")
+
+
+@pytest.mark.parametrize("points", [np.array, torch.tensor, jax.numpy.asarray])
+@pytest.mark.parametrize("values", [np.array, torch.tensor, jax.numpy.asarray, np.ndarray.tolist])
+def test_averages_far_from_the_origin_in_all_frameworks(points, values):
+    random = np.random.default_rng(0)
+    x, y = random.random((20, 2)) + 1e4, random.random((15, 2)) + 1e4
+    result = monge.solve_sample(points(x), points(y), reg=0.05)
+    found = np.asarray(result.average(values(y)))
+    # JAX has float32 numbers by default, whose rounding is 1e-3 at 1e4.
+    np.testing.assert_allclose(found, np.asarray(result.transform(points(x))), rtol=0, atol=3e-3)
+
 
 def leaf(values):
     return torch.tensor(values, dtype=torch.float64, requires_grad=True)
