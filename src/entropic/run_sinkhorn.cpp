@@ -68,12 +68,13 @@ class SinkhornRun {
   /// Potentials that sweeps have mixed are kept by their columns; their rows may be far off until the next sweep. So
   /// the least error at an eps stands for them.
   void record_sweep() {
-    double error = policy_.errors().row + policy_.errors().column;
-    if (swept_.eps != least_eps_) least_error_ = kInfinity;
+    SweepErrors errors = policy_.errors();
+    auto const sum = [](SweepErrors const& of) { return of.row + of.column; };
+    bool const stays = was_mixed_ && swept_.eps == least_eps_ && sum(errors) > sum(least_errors_);
+    if (stays) errors = least_errors_;
+    if (!(swept_.eps == least_eps_ && sum(errors) > sum(least_errors_))) least_errors_ = errors;
     least_eps_ = swept_.eps;
-    if (was_mixed_ && error > least_error_) error = least_error_;
-    least_error_ = std::min(least_error_, error);
-    record(swept_, error, policy_.errors().gradient_norm);
+    record(swept_, sum(errors), errors.gradient_norm);
   }
 
   /// Runs SPLR to its end.
@@ -223,7 +224,8 @@ class SinkhornRun {
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep,
   bool was_mixed_ = false;
-  double least_error_ = kInfinity, least_eps_ = 0;  // In the history, at the eps of the last sweep.
+  SweepErrors least_errors_{};  // In the history, at the eps of the last sweep,
+  double least_eps_ = 0;        // which is this one.
   SinkhornPolicy policy_;
   double value_loss_ = 0;             // The result of restore_digits().
   std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.

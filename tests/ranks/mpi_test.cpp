@@ -64,14 +64,15 @@ struct ReadPages {
 /// A rank reads its rows of a matrix in a file, and the pieces by which ranks compare the matrix.
 void test_mapped_costs(int rank, int size) {
   std::int64_t const n = 2000, m = 4096, all = n * m * 8;
-  char const* const name = "mpi_test_costs";
+  // Another number of ranks may run at the same time.
+  std::string const name = "mpi_test_costs_" + std::to_string(size);
   if (rank == 0) {
     Random random(1);
     std::vector<double> const costs = gaussian_points(n, m, random);
     std::ofstream(name).write(reinterpret_cast<char const*>(costs.data()), all);
   }
   MPI_Barrier(MPI_COMM_WORLD);
-  int const file = open(name, O_RDONLY);
+  int const file = open(name.c_str(), O_RDONLY);
   void* const memory = mmap(nullptr, static_cast<std::size_t>(all), PROT_NONE, MAP_PRIVATE, file, 0);
   require_that(memory != MAP_FAILED, "the mapping");
   ReadPages::begin = static_cast<std::byte*>(memory);
@@ -94,7 +95,7 @@ void test_mapped_costs(int rank, int size) {
   MPI_Barrier(MPI_COMM_WORLD);
   munmap(memory, static_cast<std::size_t>(all));
   close(file);
-  if (rank == 0) std::remove(name);
+  if (rank == 0) std::remove(name.c_str());
 }
 
 Problem problem_of_tests() {
