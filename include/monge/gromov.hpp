@@ -101,7 +101,7 @@ struct GromovOptions {
   /// points in each cloud), the signs of up to three principal axes, and random rotations; for matrices the last two
   /// are random plans. 0: all but the random ones; with `cross_moment` this start alone. If there are several starts,
   /// each takes three steps, with loose tolerances if eps > 0. Then starts with a value of at most twice the least go
-  /// on: the best two if eps > 0, otherwise all; that of the product plan always goes on.
+  /// on: the best two if eps > 0, otherwise all. The product plan always goes on.
   int starts = 0;
   int seed = 0;  ///< Seed of the random rotations, >= 0.
   Precision precision = Precision::automatic;

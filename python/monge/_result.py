@@ -182,7 +182,8 @@ class OTResult(PlanResult):
             to[...] = to + common
 
     def _common_offset(self, values: Array) -> np.ndarray[Any, Any] | None:
-        """Far from 0 beside the spread of the values (p,) at points of weight, judged by nine of them."""
+        """An offset (p,) that is far larger than the spread of the values at points of weight, 0 in columns without one;
+        None if no column has one. Nine points are looked at."""
         weights = self._problem.b
         present = np.arange(self.shape[1]) if weights is None else np.flatnonzero(on_host(weights) > 0)
         if not len(present):
@@ -404,10 +405,10 @@ class OTResult(PlanResult):
     def __repr__(self) -> str:
         n, m = self.shape
         report = self._report
-        share = "" if math.isnan(report.eps_relative) else f" ({report.eps_relative:.3g} of the mean cost)"
+        relative = "" if math.isnan(report.eps_relative) else f" ({report.eps_relative:.3g} of the mean cost)"
         return (
             f"<OTResult {n} x {m}: {report.status} after {report.iterations} sweeps, value {self._value():.6g}, "
-            f"eps {report.eps:.4g}{share}, "
+            f"eps {report.eps:.4g}{relative}, "
             f"marginal error {report.marginal_error:.2e}>"
         )
 

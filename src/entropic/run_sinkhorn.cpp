@@ -70,9 +70,9 @@ class SinkhornRun {
   void record_sweep() {
     SweepErrors errors = policy_.errors();
     auto const sum = [](SweepErrors const& of) { return of.row + of.column; };
-    bool const stays = was_mixed_ && swept_.eps == least_eps_ && sum(errors) > sum(least_errors_);
-    if (stays) errors = least_errors_;
-    if (!(swept_.eps == least_eps_ && sum(errors) > sum(least_errors_))) least_errors_ = errors;
+    bool const rises = swept_.eps == least_eps_ && sum(errors) > sum(least_errors_);
+    if (rises && was_mixed_) errors = least_errors_;
+    if (!rises) least_errors_ = errors;
     least_eps_ = swept_.eps;
     record(swept_, sum(errors), errors.gradient_norm);
   }

@@ -24,7 +24,7 @@ constexpr int kFirstSteps = 3, kFinished = 2, kFirstSweeps = 1000;
 constexpr double kWorthwhile = 2;      // Values after the first steps, over the least.
 constexpr double kLoosest = 0.05;      // Marginal error of a step.
 constexpr int kPatience = 10;          // Steps that do not halve the change, before those in float64.
-constexpr double kOfFloat32 = 1e-6;    // Marginal errors below it are those of float64.
+constexpr double kOfFloat32 = 1e-6;    // Steps to a smaller marginal error are in float64.
 constexpr double kSame = 1e-6;         // Images as close as this fraction of the largest are one.
 constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction of the problem's size.
 
@@ -209,7 +209,7 @@ class GromovSolve {
     if (!solver_) solver_.emplace(context_, geometry(), a, b);
     solver_->set_geometry(geometry());
     SolveOptions options{.eps = search.eps, .tolerance = tolerance, .iterations = sweeps, .certificate = keep};
-    // A change that does not fall may be that of rounding, as where scores of points far apart are float32 on a GPU.
+    // Rounding may be what keeps the change from falling. On a GPU far points cost the float32 scores of others digits.
     bool const is_fine = tolerance < kOfFloat32 || search.stuck >= kPatience;
     options.precision = options_.precision == Precision::automatic && is_fine ? Precision::float64 : options_.precision;
     options.f = search.f;
@@ -379,7 +379,8 @@ class GromovSolve {
   bool stopped_ = false;
 };
 
-/// `add_inputs` names those of the problem, `make` makes it.
+/// The call on either kind of problem. `add_inputs` adds the problem's own inputs to the digests; `make` reads and
+/// checks them and returns the problem.
 template <class AddInputs, class Make>
 Gromov solve(Context const& context, AddInputs const& add_inputs, VectorView a, VectorView b,
              GromovOptions const& options, Make const& make) {

@@ -56,7 +56,7 @@ class GromovProblem {
   virtual GromovBound bound(Context const& context) const = 0;
   /// By the distributions of the distances from each point (Memoli's third bound). Takes an exact plan.
   virtual GromovBound descriptor_bound(Context const& context) const = 0;
-  /// The starts that the options ask for. `described` is that of the descriptors, if it is known.
+  /// The starts that the options ask for. `described` is the start from the descriptors, if it is known.
   virtual std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
                                             std::optional<DenseMatrix> const& described) const = 0;
 
@@ -69,7 +69,7 @@ class GromovProblem {
   virtual DenseMatrix start_of(DenseMatrix const& image) const = 0;
   /// The image of P as it is, in the precision of its products.
   virtual DenseMatrix image_of(Plan const& plan) const = 0;
-  /// Of P after its rows and columns were moved to the marginals a and b. Writes P 1 and P^T 1 of P as it is.
+  /// The value of P after its rows and columns were moved to the marginals a and b. Writes P 1 and P^T 1 of P as it is.
   virtual GromovValue value_of(Plan const& plan, DenseVector& row, DenseVector& column) const = 0;
   virtual GromovValue value_of(ExactPlan const& plan) const = 0;
 
@@ -106,6 +106,8 @@ DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView vi
 /// GromovOptions::cross_moment, of this shape; empty if there is none.
 std::optional<DenseMatrix> read_start(Backend const& backend, GromovOptions const& options, std::int64_t rows,
                                       std::int64_t columns);
+/// The factor that brings `mass` to at most `weight`.
+inline constexpr auto factor_to = [](double weight, double mass) { return mass > weight ? weight / mass : 1.0; };
 /// Writes to a view in host memory.
 void write(DenseMatrix const& from, MutableMatrixView to);
 /// Calls visit(i, j, P_ij) for each entry.

@@ -195,10 +195,9 @@ GromovValue MatrixProblem::value_of(ExactPlan const& plan) const {
 }
 
 void MatrixProblem::make_feasible(DenseMatrix& plan) const {
-  auto const shrink = [](double weight, double mass) { return mass > weight ? weight / mass : 1.0; };
-  DenseVector const keep = a_.binaryExpr(plan.rowwise().sum(), shrink);
+  DenseVector const keep = a_.binaryExpr(plan.rowwise().sum(), factor_to);
   plan = keep.asDiagonal() * plan;
-  DenseVector const cut = b_.binaryExpr(plan.colwise().sum().transpose(), shrink);
+  DenseVector const cut = b_.binaryExpr(plan.colwise().sum().transpose(), factor_to);
   plan = plan * cut.asDiagonal();
   DenseVector const lack = (a_ - plan.rowwise().sum()).cwiseMax(0.0);
   DenseVector const short_of = (b_ - plan.colwise().sum().transpose()).cwiseMax(0.0);

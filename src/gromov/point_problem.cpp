@@ -126,11 +126,10 @@ GromovValue PointProblem::value_of(Plan const& plan, DenseVector& row, DenseVect
   row.resize(n);
   column.resize(m);
   plan.marginals(view_of(row), view_of(column));
-  auto const shrink = [](double weight, double mass) { return mass > weight ? weight / mass : 1.0; };
-  DenseMatrix const keep = x.weights.binaryExpr(row, shrink);
+  DenseMatrix const keep = x.weights.binaryExpr(row, factor_to);
   DenseMatrix kept(m, 1);
   plan.apply_transpose(view_of(keep), view_of(kept));
-  DenseVector const cut = y.weights.binaryExpr(kept.col(0), shrink);
+  DenseVector const cut = y.weights.binaryExpr(kept.col(0), factor_to);
   DenseMatrix values(m, 2 + q + r);
   values << cut, cut.asDiagonal() * y.norms, cut.asDiagonal() * y.points, cut.asDiagonal() * y.features;
   DenseMatrix images(n, 2 + q + r);

@@ -16,7 +16,7 @@ namespace {
 /// The residual of conjugate gradients may rise for a while, so it counts as stuck only if the steps since its last
 /// minimum outnumber both kPatience and the steps before.
 constexpr int kPatience = 100;
-/// Steps by the rough matrix reduce a residual to this share before it is evaluated again.
+/// Steps by the rough matrix reduce a residual to this fraction before it is evaluated again.
 constexpr double kRoughShare = 1e-4;
 /// The same as kPatience for these steps.
 constexpr int kRoughPatience = 20;
@@ -120,7 +120,7 @@ class ConjugateGradient {
   void leave_rough_steps(bool begins_anew) {
     is_rough_ = false;
     if (begins_anew) combine({Term{0, &b_}}, x_);
-    evaluate();
+    if (begins_anew || !exact_) evaluate();
   }
 
   /// r = b - A x.

@@ -101,13 +101,17 @@ Vector const& PlanDerivatives::overlap() {
   });
 }
 
+/// The mean marginal of the points with mass.
+double PlanDerivatives::mean_marginal(Side side) {
+  Vector const& present = support(side);
+  return vectors_.dot(plan_.marginal(side), present) / std::max(vectors_.dot(present, present), 1.0);
+}
+
 /// A power of two near the mean marginal where squares of marginals leave the range of float64; else 1.
 double PlanDerivatives::mass_unit() {
   if (!mass_unit_) {
-    Vector const& present = support(Side::columns);
-    double const mass = vectors_.dot(plan_.marginal(Side::columns), present);
-    mass_unit_ =
-        mass > 0x1p-400 && mass < 0x1p400 ? 1 : power_near(mass / std::max(vectors_.dot(present, present), 1.0));
+    double const mean = mean_marginal(Side::columns);
+    mass_unit_ = mean > 0x1p-400 && mean < 0x1p400 ? 1 : power_near(mean);
   }
   return *mass_unit_;
 }
@@ -117,11 +121,8 @@ bool PlanDerivatives::has_rough_steps() {
   if (!rough_) return false;
   if (!suits_rough_) {
     suits_rough_ = true;
-    for (Side const side : kSides) {
-      double const points = vectors_.dot(support(side), support(side)),
-                   mean = vectors_.dot(plan_.marginal(side), support(side)) / std::max(points, 1.0);
-      if (!(vectors_.norms(inverse_marginal(side)).linf() * mean <= 0x1p30)) suits_rough_ = false;
-    }
+    for (Side const side : kSides)
+      if (!(vectors_.norms(inverse_marginal(side)).linf() * mean_marginal(side) <= 0x1p30)) suits_rough_ = false;
   }
   return *suits_rough_;
 }

@@ -72,6 +72,7 @@ class PlanDerivatives {
   Vector const& slopes(Side side);
   Vector const& far_points(Side side);  // sum_j P_ij y'_j
   Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
+  double mean_marginal(Side side);
   double mass_unit();
   bool has_rough_steps();
   Vector const& rough_marginal();  // P'^T diag(1 / r) P' 1 of columns, P' the rough plan

@@ -102,22 +102,27 @@ void add_solves(std::vector<PublicCall>& calls) {
   }
 }
 
+/// The rows of the source have so many `columns`.
+Numbers numbers_of(Gromov const& found, std::int64_t columns) {
+  Numbers all = found.cross_moment, by_x = sized(kRows * columns), by_a = sized(kRows);
+  found.gradients({.x = {by_x.data(), kRows, columns}, .a = by_a});
+  append(all, by_x);
+  append(all, by_a);
+  append(all, Numbers{found.report.value, found.report.lower_bound});
+  return all;
+}
+
 void add_gromov(std::vector<PublicCall>& calls) {
   for (bool const exact : {false, true}) {
     calls.push_back(
         {exact ? "gromov_exact" : "gromov", [problem = problem_with(Costs::points), exact](Context const& given) {
-           // CUDA is not supported.
+           // Failing memory of a GPU is not tried for points.
            Context const context = given.device().type == DeviceType::cpu ? given : Context::cpu(2);
            MatrixView const x = problem->x.view(), y = problem->y.view();
            GromovClouds const clouds{x, y, x, y};
            Gromov const found = solve_gromov(context, clouds, problem->a, problem->b,
                                              {.eps = exact ? 0.0 : 5.0, .iterations = 2, .starts = exact ? 1 : 2});
-           Numbers all = found.cross_moment, by_x = sized(kRows * kDimension), by_a = sized(kRows);
-           found.gradients({.x = {by_x.data(), kRows, kDimension}, .a = by_a});
-           append(all, by_x);
-           append(all, by_a);
-           append(all, Numbers{found.report.value, found.report.lower_bound});
-           return all;
+           return numbers_of(found, kDimension);
          }});
     calls.push_back(
         {exact ? "gromov_matrices_exact" : "gromov_matrices",
@@ -128,12 +133,7 @@ void add_gromov(std::vector<PublicCall>& calls) {
            GromovMatrices const matrices{{source.data(), kRows, kRows}, {target.data(), kColumns, kColumns}};
            Gromov const found = solve_gromov(context, matrices, problem->a, problem->b,
                                              {.eps = exact ? 0.0 : 5.0, .iterations = 2, .starts = exact ? 1 : 2});
-           Numbers all = found.cross_moment, by_source = sized(kRows * kRows), by_a = sized(kRows);
-           found.gradients({.x = {by_source.data(), kRows, kRows}, .a = by_a});
-           append(all, by_source);
-           append(all, by_a);
-           append(all, Numbers{found.report.value, found.report.lower_bound});
-           return all;
+           return numbers_of(found, kRows);
          }});
   }
 }

@@ -243,6 +243,9 @@ class GromovTest : public BackendTest {
   Gromov solve(Matrices const& given, GromovOptions const& options) const {
     return solve_gromov(context(), given.views(), given.a, given.b, options);
   }
+  void refused(char const* message, auto const& wrong, GromovOptions const& options = {}) const {
+    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }), testing::StartsWith(message));
+  }
 };
 MONGE_FOR_EACH_DEVICE(GromovTest);
 
@@ -565,9 +568,6 @@ TEST_P(GromovTest, ends_early_with_a_status) {
 TEST_P(GromovTest, refuses_what_it_cannot_take) {
   Case const given = make_case(6, 5, 2, 3, 2, 12);
   double const nan = std::numeric_limits<double>::quiet_NaN();
-  auto const refused = [&](char const* message, Case const& wrong, GromovOptions const& options = {}) {
-    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }), testing::StartsWith(message));
-  };
   Case wrong = given;
   wrong.x(4, 1) = nan;
   refused("x: row 4, column 1 is nan; coordinates must be finite", wrong);
@@ -884,9 +884,6 @@ TEST_P(GromovTest, values_of_matrices_are_those_of_plans_with_the_weights) {
 TEST_P(GromovTest, refuses_matrices_that_it_cannot_take) {
   Matrices const given = random_matrices(6, 5, true, true, 18);
   double const nan = std::numeric_limits<double>::quiet_NaN();
-  auto const refused = [&](char const* message, Matrices const& wrong, GromovOptions const& options = {}) {
-    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }), testing::StartsWith(message));
-  };
   Matrices wrong = given;
   wrong.c(4, 1) = nan;
   refused("source: row 4, column 1 is nan; entries must be finite", wrong);

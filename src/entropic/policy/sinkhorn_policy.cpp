@@ -23,7 +23,7 @@ constexpr double kTrialFall = 0.7;
 /// Where a combination takes longer than this fraction of a sweep, the first sweeps, which may be enough, are not
 /// mixed.
 constexpr double kDearMixing = 0.2;
-/// Nor are these last plain sweeps.
+/// Nor are the last sweeps, if at most this many plain ones are foreseen to reach the tolerance.
 constexpr double kFewSweeps = 2;
 /// Mixing ends where kMixingPatience sweeps at the eps of the problem leave more than this fraction of the error.
 constexpr int kMixingPatience = 30;
