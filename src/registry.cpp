@@ -1,6 +1,8 @@
 // The backends of this build. No other file tests MONGE_HAVE_CUDA.
 #include "registry.hpp"
 
+#include <thread>
+
 #include <hwy/highway.h>
 
 #include <monge/error.hpp>
@@ -52,6 +54,11 @@ Context Context::distributed(Communicator communicator, CudaOptions const& optio
 
 Backend const& backend_of(Context const& context) {
   return *context.backend_;
+}
+
+int host_threads(Backend const& backend) {
+  bool const on_cpu = backend.device().type == DeviceType::cpu;
+  return on_cpu ? backend.info().units : static_cast<int>(std::thread::hardware_concurrency());
 }
 
 Ranks* ranks_of(Context const& context) {

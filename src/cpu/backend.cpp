@@ -89,6 +89,10 @@ class CpuBackend final : public Backend {
     return made_of<std::unique_ptr<EntropicOperator>>(inputs, [&](OperatorInput const& input) { return make(input); });
   }
 
+  PointOrders orders(EntropicOperator const& entropic) const override {
+    return static_cast<cpu::HostVectorOperations const&>(entropic.vectors()).orders();
+  }
+
   double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {
     cpu::PointCosts<double> const points(clouds, marginals.a, marginals.b);
     cpu::CostLines const costs = cpu::lines_of(points);

@@ -106,7 +106,18 @@ class CudaBackend final : public Backend {
     });
     together.launch();
     finish(fresh, inputs);
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      auto& entropic = static_cast<EntropicOperator&>(*operators[i]);
+      if (inputs[i].options.truncation > 0 || entropic.problem().ordering)
+        entropic.order(ordering_of(inputs[i], entropic.problem()));
+    });
     return operators;
+  }
+
+  PointOrders orders(monge::EntropicOperator const& entropic) const override {
+    DeviceGuard const guard(runtime_->index());
+    Ordering const* const ordering = static_cast<EntropicOperator const&>(entropic).problem().ordering.get();
+    return ordering ? orders_of(*runtime_, *ordering) : PointOrders{};
   }
 
   /// At an eps far above all costs the plan is the product of the weights.
@@ -121,6 +132,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
 
   void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
+    if (input.options.truncation > 0) return EntropicBackend::renew(entropic, input);
     static_cast<EntropicOperator&>(*entropic).renew(input.geometry, input.marginals);
   }
 
@@ -296,6 +308,16 @@ class CudaBackend final : public Backend {
                    }},
         input.geometry);
     return problem;
+  }
+
+  /// The order of an input's points, whose packing has been checked.
+  std::shared_ptr<Ordering const> ordering_of(OperatorInput const& input, Problem const& problem) const {
+    auto const of = [](monge::EntropicOperator const& other) -> Ordering const& {
+      return *static_cast<EntropicOperator const&>(other).problem().ordering;
+    };
+    if (input.twin) return twin_ordering(runtime_, of(*input.twin), *problem.costs);
+    if (input.self.of) return self_ordering(of(*input.self.of), input.self.side);
+    return make_ordering(runtime_, *problem.costs, input.options.truncation);
   }
 
   /// Waits for the packing of clouds and the surveys of matrices. Throws ProblemError.

@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "core/numbers.hpp"
+#include "core/parallel.hpp"
 #include "core/stopwatch.hpp"
 #include "geometry/point_tree.hpp"
+#include "geometry/points.hpp"
 
 namespace monge {
 namespace {
@@ -26,6 +28,9 @@ constexpr double kStageError = 3e-4, kLastStage = 0.25;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;
 
+/// The least nodes that several threads join, and the parts in which they cut a tree.
+constexpr std::int64_t kNodesOfThread = 4096, kPartsOfCut = 64;
+
 /// Points with masses.
 struct Cloud {
   std::vector<double> points, mass;
@@ -36,24 +41,35 @@ struct Cloud {
 /// The nodes of a cloud's tree, with their masses, their centres and the moments of inertia about these.
 class CloudTree {
  public:
-  CloudTree(MatrixView points, std::vector<double> const& weights, int threads)
+  CloudTree(MatrixView points, std::vector<double> const& weights, PointOrder const& order, int threads)
       : tree_(points.rows(), 1), dimension_(points.columns()) {
-    PointOrder const order = tree_order(points, threads);
-    centre_ = in_order(points, order);
+    centre_ = in_order(points, order, threads);
     centre_.resize(to_size(tree_.nodes() * dimension_));
     mass_.resize(to_size(tree_.nodes()));
     inertia_.resize(to_size(tree_.nodes()));
-    for (std::int64_t place = 0; place < points.rows(); ++place)
-      mass_[to_size(place)] = weights[to_size(order.point[to_size(place)])];
+    parallel_for(threads, points.rows(),
+                 [&](std::int64_t place) { mass_[to_size(place)] = weights[to_size(order.point[to_size(place)])]; });
     for (int height = 1; height < tree_.heights(); ++height) {
-      for (std::int64_t q = 0; q < tree_.nodes(height); ++q) join(height, q);
+      parallel_for(tree_.nodes(height) < kNodesOfThread ? 1 : threads, tree_.nodes(height),
+                   [&](std::int64_t q) { join(height, q); });
     }
   }
 
   /// The nodes nearest to the root whose points have at most this root mean square distance from their centre.
-  Cloud cut(double radius) const {
+  Cloud cut(double radius, int threads) const {
+    int least_height = tree_.heights() - 1;
+    while (least_height > 0 && tree_.nodes(least_height) < kPartsOfCut) --least_height;
+    std::vector<Node> roots;
+    split(tree_.heights() - 1, 0, radius * radius, least_height, roots);
+    std::vector<Cloud> parts(roots.size());
+    parallel_for(threads, std::ssize(roots), [&](std::int64_t k) {
+      add(roots[to_size(k)].height, roots[to_size(k)].q, radius * radius, parts[to_size(k)]);
+    });
     Cloud cloud;
-    add(tree_.heights() - 1, 0, radius * radius, cloud);
+    for (Cloud const& part : parts) {
+      cloud.points.insert(cloud.points.end(), part.points.begin(), part.points.end());
+      cloud.mass.insert(cloud.mass.end(), part.mass.begin(), part.mass.end());
+    }
     return cloud;
   }
 
@@ -74,10 +90,27 @@ class CloudTree {
     inertia_[node] = inertia_[first] + (has_second ? inertia_[second] : 0) + mass_[first] * share * square;
   }
 
+  struct Node {
+    int height;
+    std::int64_t q;
+  };
+
+  bool is_small(int height, std::int64_t q, double square) const {
+    std::size_t const node = to_size(tree_.index(height, q));
+    return height == 0 || inertia_[node] <= square * mass_[node];
+  }
+
+  /// The nodes of a height in a cut of the tree below a node, or the members of the cut above them.
+  void split(int height, std::int64_t q, double square, int least_height, std::vector<Node>& out) const {
+    if (height <= least_height || is_small(height, q, square)) return out.push_back({height, q});
+    split(height - 1, 2 * q, square, least_height, out);
+    if (2 * q + 1 < tree_.nodes(height - 1)) split(height - 1, 2 * q + 1, square, least_height, out);
+  }
+
   void add(int height, std::int64_t q, double square, Cloud& cloud) const {
     std::size_t const node = to_size(tree_.index(height, q)), d = to_size(dimension_);
     if (mass_[node] == 0) return;
-    if (height == 0 || inertia_[node] <= square * mass_[node]) {
+    if (is_small(height, q, square)) {
       cloud.mass.push_back(mass_[node]);
       for (std::size_t k = 0; k < d; ++k) cloud.points.push_back(centre_[node * d + k]);
       return;
@@ -104,16 +137,27 @@ double pairs_of(PointCloud const& clouds) {
   return static_cast<double>(clouds.x.rows()) * static_cast<double>(clouds.y.rows());
 }
 
+/// The points, or their copy in `memory` where they lie on a device.
+MatrixView on_host(Backend const& backend, MatrixView points, std::vector<double>& memory) {
+  if (points.device().type == DeviceType::cpu) return points;
+  std::int64_t const size = (points.rows() - 1) * points.row_stride() + points.columns();
+  memory = backend.read(VectorView(points.data(), points.type(), size, 1, points.device()));
+  return MatrixView(memory.data(), points.rows(), points.columns(), points.row_stride());
+}
+
 /// The stages from the last one to the first.
-std::vector<Stage> stages_of(SinkhornProblem const& problem, int threads) {
+std::vector<Stage> stages_of(SinkhornProblem const& problem, MatrixView of_x, MatrixView of_y,
+                             PointOrders const& orders, int threads) {
   PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
-  CloudTree const x(clouds.x, problem.marginals.a, threads), y(clouds.y, problem.marginals.b, threads);
+  CloudTree const x(of_x, problem.marginals.a, *orders.of[0], threads);
+  CloudTree const y(of_y, problem.marginals.b, *orders.of[1], threads);
   double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
   std::vector<Stage> stages;
   for (double eps = problem.options.eps;; eps *= kFactor) {
     double const radius = kRadius * std::sqrt(eps / clouds.scale);
     bool const is_last = eps == problem.options.eps;
-    Stage stage{eps, x.cut(radius), y.cut(radius), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
+    Stage stage{eps, x.cut(radius, threads), y.cut(radius, threads),
+                is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
     bool const is_first = stage.pairs() <= kFewPairs || eps >= top;
     if (!is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds)) stages.push_back(std::move(stage));
     if (is_first) return stages;
@@ -148,9 +192,10 @@ struct Solved {
   double eps = 0;
 
   /// The potential at new points of one side.
-  std::vector<double> potential(Side side, MatrixView points, Penalties const& penalties) const {
+  std::vector<double> potential(Side side, MatrixView points, PointOrders const& orders,
+                                Penalties const& penalties) const {
     std::vector<double> values(to_size(points.rows()));
-    plan->points().at(side, points)->transform(side, MutableVectorView(values));
+    plan->points().at(side, points, orders.of[static_cast<int>(side)])->transform(side, MutableVectorView(values));
     for (double& value : values) value /= 1 + eps / penalties.of(side);
     return values;
   }
@@ -158,19 +203,21 @@ struct Solved {
 
 /// Starts an operator from the stages before. Potentials are smooth functions of eps where eps is small: those of two
 /// stages are continued as a line.
-void start_from(Solved const& last, Solved const& before, double eps, Penalties const& penalties,
-                PointCloud const& clouds, EntropicOperator& entropic) {
+void start_from(Solved const& last, Solved const& before, PointOrders const& orders, SinkhornProblem& problem) {
+  PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
+  Penalties const penalties = penalties_of(problem.options);
+  double const eps = problem.options.eps;
   std::vector<double> potentials[2];
   for (Side const side : kSides) {
     MatrixView const points = side == Side::rows ? clouds.x : clouds.y;
     std::vector<double>& potential = potentials[static_cast<int>(side)];
-    potential = last.potential(side, points, penalties);
+    potential = last.potential(side, points, orders, penalties);
     if (!before.plan || eps == last.eps) continue;
-    std::vector<double> const earlier = before.potential(side, points, penalties);
+    std::vector<double> const earlier = before.potential(side, points, orders, penalties);
     double const factor = (eps - last.eps) / (last.eps - before.eps);
     for (std::size_t i = 0; i < potential.size(); ++i) potential[i] += factor * (potential[i] - earlier[i]);
   }
-  entropic.set_potentials(VectorView(potentials[0]), VectorView(potentials[1]));
+  problem.entropic->set_potentials(VectorView(potentials[0]), VectorView(potentials[1]));
 }
 
 }  // namespace
@@ -179,7 +226,10 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
   PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
   if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
   Penalties const penalties = penalties_of(problem.options);
-  std::vector<Stage> stages = stages_of(problem, backend.info().units);
+  std::vector<double> copies[2];
+  PointOrders const orders = backend.orders(*problem.entropic);
+  std::vector<Stage> stages = stages_of(problem, on_host(backend, clouds.x, copies[0]),
+                                        on_host(backend, clouds.y, copies[1]), orders, host_threads(backend));
   Stopwatch const watch;
   bool goes_on = true;
   Solved last, before;
@@ -187,7 +237,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     SinkhornProblem stage = problem_of(stages.back(), problem);
     stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage));
     double const eps = stage.options.eps;
-    if (last.plan) start_from(last, before, eps, penalties, std::get<PointCloud>(stage.geometry), *stage.entropic);
+    if (last.plan) start_from(last, before, backend.orders(*stage.entropic), stage);
     if (problem.options.progress) {
       stage.options.progress = [&](Progress const& of_stage) {
         Progress progress = of_stage;
@@ -195,8 +245,8 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
         progress.problem = index;
         progress.potentials = [&] {
           Solved const present{stage.entropic->plan(of_stage.eps), of_stage.eps};
-          return Potentials{present.potential(Side::rows, clouds.x, penalties),
-                            present.potential(Side::columns, clouds.y, penalties)};
+          return Potentials{present.potential(Side::rows, clouds.x, orders, penalties),
+                            present.potential(Side::columns, clouds.y, orders, penalties)};
         };
         return goes_on = problem.options.progress(progress);
       };
@@ -206,7 +256,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     last = {stage.entropic->plan(eps), eps};
   }
   if (!last.plan) return;
-  start_from(last, before, problem.options.eps, penalties, clouds, *problem.entropic);
+  start_from(last, before, orders, problem);
   if (!goes_on) problem.options.progress = [](Progress const&) { return false; };
 }
 

@@ -159,13 +159,15 @@ namespace {
 
 /// What passes cannot leave out pairs of; null: nothing.
 char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
+  constexpr std::int64_t kMostOnDevice = 8;
   CostTerms const terms = terms_of(geometry);
   return !terms.function                               ? "a cost matrix"
          : terms.function != CostFunction::sqeuclidean ? "a cost function other than sqeuclidean"
          : terms.has_labels()                          ? "labels"
-         : backend.device().type != DeviceType::cpu    ? "a CUDA device"
-         : backend.ranks() != nullptr                  ? "several ranks"
-                                                       : nullptr;
+         : backend.device().type != DeviceType::cpu && shape_of(geometry).dimension > kMostOnDevice
+             ? "more than 8 dimensions on a CUDA device"
+         : backend.ranks() != nullptr ? "several ranks"
+                                      : nullptr;
 }
 
 /// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all compact clouds tried
@@ -178,8 +180,8 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
                           options.annealing < 1 && options.certificate && options.tolerance > 0;
   return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
          static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
-         needs_all_pairs(backend, geometry) == nullptr && is_compact(std::get<PointCloud>(geometry).x) &&
-         is_compact(std::get<PointCloud>(geometry).y);
+         backend.device().type == DeviceType::cpu && needs_all_pairs(backend, geometry) == nullptr &&
+         is_compact(std::get<PointCloud>(geometry).x) && is_compact(std::get<PointCloud>(geometry).y);
 }
 
 }  // namespace
@@ -204,8 +206,8 @@ void require_method(Backend const& backend, Geometry const& geometry, SolveOptio
   if (options.method != Method::multiscale) return;
   if (char const* const found = needs_all_pairs(backend, geometry))
     throw Error(ErrorCode::unsupported,
-                fmt::format("method: is multiscale, given {}; it takes squared distances of points without labels on "
-                            "the CPU without ranks, the method auto takes all",
+                fmt::format("method: is multiscale, given {}; it takes squared distances of points without labels "
+                            "and without ranks, on a CUDA device in at most 8 dimensions; the method auto takes all",
                             found));
 }
 

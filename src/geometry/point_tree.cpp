@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
@@ -13,29 +14,74 @@ namespace {
 
 struct Key {
   double coordinate;
-  std::int64_t point;
+  std::uint32_t point, place;  // The place before the split. Clouds have fewer than 2^32 points.
 
   bool operator<(Key const& other) const {
     return coordinate != other.coordinate ? coordinate < other.coordinate : point < other.point;
   }
 };
 
+/// Splits nodes. The coordinates lie in the order of the places, so those of a small node stay in a cache.
 template <class T>
 class Splitter {
  public:
-  Splitter(T const* data, std::int64_t stride, std::int64_t dimension, std::int64_t size)
-      : data_(data), stride_(stride), dimension_(dimension), keys_(to_size(size)) {
-    for (std::size_t k = 0; k < keys_.size(); ++k) keys_[k].point = static_cast<std::int64_t>(k);
+  Splitter(T const* data, std::int64_t stride, std::int64_t dimension, TileTree const& tree)
+      : tree_(tree), dimension_(to_size(dimension)), keys_(to_size(tree.size())) {
+    for (std::vector<T>& points : points_) points.resize(keys_.size() * dimension_);
+    T* const first = points_[top() % 2].data();
+    for (std::size_t k = 0; k < keys_.size(); ++k) {
+      keys_[k].point = static_cast<std::uint32_t>(k);
+      std::copy_n(data + static_cast<std::int64_t>(k) * stride, dimension_, first + k * dimension_);
+    }
   }
 
-  /// Puts the points of the left child of places [begin, end) before those of the right one.
-  void split(std::int64_t begin, std::int64_t middle, std::int64_t end) {
-    std::int64_t widest = 0;
+  void split_all(int threads) {
+    int height = top();
+    for (; height > 0 && tree_.nodes(height) < 4 * std::int64_t{threads}; --height)
+      parallel_for(threads, tree_.nodes(height), [&](std::int64_t q) { split(height, q); });
+    parallel_for(threads, tree_.nodes(height), [&](std::int64_t q) { split_below(height, q); });
+  }
+  std::vector<Key> const& keys() const { return keys_; }
+
+ private:
+  int top() const { return tree_.heights() - 1; }
+
+  void split_below(int height, std::int64_t q) {
+    if (height == 0) return;
+    split(height, q);
+    split_below(height - 1, 2 * q);
+    if (2 * q + 1 < tree_.nodes(height - 1)) split_below(height - 1, 2 * q + 1);
+  }
+
+  /// Puts the points of the left child of a node before those of the right one. Points of nodes of even height are in
+  /// one array, those of odd height in the other.
+  void split(int height, std::int64_t q) {
+    std::size_t const begin = to_size(tree_.first_point(height, q)), end = to_size(tree_.first_point(height, q + 1));
+    std::size_t const middle = to_size(tree_.first_point(height - 1, 2 * q + 1));
+    T const* const from = points_[height % 2].data();
+    T* const to = points_[(height - 1) % 2].data();
+    if (middle < end) {
+      std::size_t const widest = widest_side(from, begin, end);
+      for (std::size_t place = begin; place < end; ++place) {
+        keys_[place].coordinate = static_cast<double>(from[place * dimension_ + widest]);
+        keys_[place].place = static_cast<std::uint32_t>(place);
+      }
+      auto const at = [&](std::size_t place) { return keys_.begin() + static_cast<std::ptrdiff_t>(place); };
+      std::nth_element(at(begin), at(middle), at(end));
+    }
+    for (std::size_t place = begin; place < end; ++place) {
+      std::size_t const before = middle < end ? keys_[place].place : place;
+      std::copy_n(from + before * dimension_, dimension_, to + place * dimension_);
+    }
+  }
+
+  std::size_t widest_side(T const* points, std::size_t begin, std::size_t end) const {
+    std::size_t widest = 0;
     T width = -1;
-    for (std::int64_t k = 0; k < dimension_; ++k) {
+    for (std::size_t k = 0; k < dimension_; ++k) {
       T least = std::numeric_limits<T>::max(), most = std::numeric_limits<T>::lowest();
-      for (std::int64_t place = begin; place < end; ++place) {
-        T const value = at(place, k);
+      for (std::size_t place = begin; place < end; ++place) {
+        T const value = points[place * dimension_ + k];
         least = std::min(least, value);
         most = std::max(most, value);
       }
@@ -45,19 +91,13 @@ class Splitter {
         widest = k;
       }
     }
-    for (std::int64_t place = begin; place < end; ++place)
-      keys_[to_size(place)].coordinate = static_cast<double>(at(place, widest));
-    auto const first = keys_.begin();
-    std::nth_element(first + begin, first + middle, first + end);
+    return widest;
   }
-  std::vector<Key> const& keys() const { return keys_; }
 
- private:
-  T at(std::int64_t place, std::int64_t k) const { return data_[keys_[to_size(place)].point * stride_ + k]; }
-
-  T const* data_;
-  std::int64_t stride_, dimension_;
+  TileTree const& tree_;
+  std::size_t dimension_;
   std::vector<Key> keys_;
+  std::vector<T> points_[2];
 };
 
 }  // namespace
@@ -76,13 +116,8 @@ PointOrder tree_order(MatrixView points, int threads) {
   order.point.resize(to_size(points.rows()));
   order.place.resize(to_size(points.rows()));
   with_data(points, [&](auto const* data) {
-    Splitter splitter(data, points.row_stride(), points.columns(), points.rows());
-    for (int height = tree.heights() - 1; height > 0; --height) {
-      parallel_for(threads, tree.nodes(height), [&](std::int64_t q) {
-        std::int64_t const middle = tree.first_point(height - 1, 2 * q + 1), end = tree.first_point(height, q + 1);
-        if (middle < end) splitter.split(tree.first_point(height, q), middle, end);
-      });
-    }
+    Splitter splitter(data, points.row_stride(), points.columns(), tree);
+    splitter.split_all(threads);
     for (std::int64_t place = 0; place < points.rows(); ++place) {
       std::int64_t const point = splitter.keys()[to_size(place)].point;
       order.point[to_size(place)] = point;
@@ -92,14 +127,13 @@ PointOrder tree_order(MatrixView points, int threads) {
   return order;
 }
 
-std::vector<double> in_order(MatrixView points, PointOrder const& order) {
-  std::vector<double> result;
-  result.reserve(to_size(points.rows() * points.columns()));
+std::vector<double> in_order(MatrixView points, PointOrder const& order, int threads) {
+  std::vector<double> result(to_size(points.rows() * points.columns()));
   with_data(points, [&](auto const* data) {
-    for (std::int64_t const point : order.point) {
-      auto const* const row = data + point * points.row_stride();
-      result.insert(result.end(), row, row + points.columns());
-    }
+    parallel_for(threads, points.rows(), [&](std::int64_t place) {
+      auto const* const row = data + order.point[to_size(place)] * points.row_stride();
+      std::copy_n(row, points.columns(), result.begin() + place * points.columns());
+    });
   });
   return result;
 }

@@ -1,10 +1,14 @@
 // The order of a cloud by a k-d tree: points that are close together lie side by side, in tiles.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include <monge/array.hpp>
+
+#include "core/numbers.hpp"
+#include "core/side.hpp"
 
 namespace monge {
 
@@ -45,6 +49,21 @@ struct PointOrder {
   std::vector<std::int64_t> place;  // The place of each point.
 };
 
+/// The order of the points of each side inside an operator; null where it is the caller's.
+struct PointOrders {
+  std::shared_ptr<PointOrder const> of[2];
+
+  /// The place inside of a point of the caller, and the reverse.
+  std::int64_t place(Side side, std::int64_t point) const {
+    PointOrder const* const order = of[static_cast<int>(side)].get();
+    return order == nullptr ? point : order->place[to_size(point)];
+  }
+  std::int64_t point(Side side, std::int64_t place) const {
+    PointOrder const* const order = of[static_cast<int>(side)].get();
+    return order == nullptr ? place : order->point[to_size(place)];
+  }
+};
+
 /// The order of finite points by a k-d tree. Each node is split across the widest side of the box of its points; of
 /// equal coordinates the first point comes first. The first part of a split has the largest power of two of points that
 /// leaves some to the other, so tiles are nodes, and single points are leaves. The order depends on the points alone.
@@ -52,6 +71,6 @@ struct PointOrder {
 PointOrder tree_order(MatrixView points, int threads);
 
 /// The points in the order.
-std::vector<double> in_order(MatrixView points, PointOrder const& order);
+std::vector<double> in_order(MatrixView points, PointOrder const& order, int threads = 1);
 
 }  // namespace monge

@@ -10,43 +10,17 @@
 namespace monge {
 namespace {
 
-/// Rounding of a model, relative to the size of its terms.
-constexpr double kRounding = 0x1p-40;
-/// What a model is raised by where it stands for a linear system that has no solution.
-constexpr double kRidge = 1e-9;
 /// The part of a share that pairs of nodes may use up. Their bounds are compared with it one by one, so most of it
 /// stays.
 constexpr double kNodeShare = 0.25;
-
-/// Solves the positive definite system of `size` equations, row-major, in place; the right-hand side follows it.
-void solve_in_place(double* matrix, double* right, std::int64_t size) {
-  for (std::int64_t k = 0; k < size; ++k) {
-    double const pivot = 1 / matrix[k * size + k];
-    for (std::int64_t r = k + 1; r < size; ++r) {
-      double const factor = matrix[r * size + k] * pivot;
-      for (std::int64_t c = k; c < size; ++c) matrix[r * size + c] -= factor * matrix[k * size + c];
-      right[r] -= factor * right[k];
-    }
-  }
-  for (std::int64_t k = size - 1; k >= 0; --k) {
-    for (std::int64_t c = k + 1; c < size; ++c) right[k] -= matrix[k * size + c] * right[c];
-    right[k] /= matrix[k * size + k];
-  }
-}
 
 }  // namespace
 
 TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate const& coordinate)
     : tree_(size),
       dimension_(dimension),
-      values_(to_size(2 * tree_.nodes() * dimension)),
+      values_(to_size(box_size(dimension) * tree_.nodes())),
       within_(to_size(size * dimension)) {
-  auto const set = [&](std::int64_t node, std::int64_t k, double least, double most) {
-    double* const middle = values_.data() + 2 * node * dimension_;
-    middle[k] = least / 2 + most / 2;
-    // Rounding must not leave the ends of the box out.
-    middle[dimension_ + k] = std::max(most - middle[k], middle[k] - least);
-  };
   for (std::int64_t tile = 0; tile < tree_.tiles(); ++tile) {
     std::int64_t const begin = tree_.first_point(0, tile), end = tree_.first_point(0, tile + 1);
     for (std::int64_t k = 0; k < dimension; ++k) {
@@ -56,146 +30,48 @@ TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate const
         least = std::min(least, value);
         most = std::max(most, value);
       }
-      set(tile, k, least, most);
-      for (std::int64_t place = begin; place < end; ++place) within_[to_size(place * dimension + k)] -= middle(tile)[k];
+      set_box(at(tile), dimension, k, least, most);
+      for (std::int64_t place = begin; place < end; ++place) within_[to_size(place * dimension + k)] -= at(tile)[k];
     }
   }
   for (int height = 1; height < tree_.heights(); ++height) {
     for (std::int64_t q = 0; q < tree_.nodes(height); ++q) {
       std::int64_t const first = tree_.index(height - 1, 2 * q);
       std::int64_t const second = 2 * q + 1 < tree_.nodes(height - 1) ? first + 1 : first;
-      for (std::int64_t k = 0; k < dimension; ++k)
-        set(tree_.index(height, q), k, std::min(middle(first)[k] - half(first)[k], middle(second)[k] - half(second)[k]),
-            std::max(middle(first)[k] + half(first)[k], middle(second)[k] + half(second)[k]));
+      join_boxes(at(tree_.index(height, q)), at(first), at(second), dimension);
     }
   }
 }
 
 TileModels::TileModels(TileBoxes const& boxes, std::span<double const> values, std::span<double const> weights,
                        double unit, int threads)
-    : boxes_(&boxes),
-      stride_(kOwn + kOfCoordinate * boxes.dimension()),
-      nodes_(to_size(boxes.tree().nodes() * stride_)) {
+    : boxes_(&boxes), size_(model_size(boxes.dimension())), nodes_(to_size(boxes.tree().nodes() * size_)) {
   TileTree const& tree = boxes.tree();
-  for (std::int64_t node = 0; node < tree.nodes(); ++node) {
-    for (std::int64_t k = 0; k < boxes.dimension(); ++k) {
-      double* const of = nodes_.data() + at(node) + kOwn + kOfCoordinate * k;
-      of[0] = unit * boxes.middle(node)[k];
-      // The products with the unit are rounded.
-      of[1] = unit * boxes.half(node)[k] + kRounding * (std::abs(of[0]) + unit * boxes.half(node)[k]);
-    }
-  }
+  std::int64_t const d = boxes.dimension();
+  for (std::int64_t node = 0; node < tree.nodes(); ++node) set_model_box(at(node), boxes.of(node), d, unit);
   parallel_ranges(threads, tree.tiles(), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<double> scratch;
-    for (std::int64_t tile = begin; tile < end; ++tile) fit(tile, values, weights, unit, scratch);
+    std::vector<double> scratch(to_size(fit_scratch(d)));
+    for (std::int64_t tile = begin; tile < end; ++tile) {
+      std::int64_t const first = tree.first_point(0, tile), count = tree.first_point(0, tile + 1) - first;
+      auto const read = [&](std::int64_t p, double* point) -> ModelPoint {
+        std::size_t const place = to_size(first + p);
+        for (std::int64_t k = 0; k < d; ++k) point[k] = unit * boxes.within(first + p)[k];
+        return {values[place], weights.empty() ? 1.0 : weights[place]};
+      };
+      fit_model(at(tile), d, count, read, scratch.data());
+    }
   });
   for (int height = 1; height < tree.heights(); ++height) {
-    for (std::int64_t q = 0; q < tree.nodes(height); ++q) join(height, q);
-  }
-}
-
-/// Least squares, then raised to lie above all values.
-void TileModels::fit(std::int64_t tile, std::span<double const> values, std::span<double const> weights, double unit,
-                     std::vector<double>& scratch) {
-  std::int64_t const d = boxes_->dimension(), size = d + 1;
-  std::int64_t const begin = tree().first_point(0, tile), end = tree().first_point(0, tile + 1);
-  scratch.assign(to_size(size * (size + 2)), 0.0);
-  double* const matrix = scratch.data();
-  double* const solution = matrix + size * size;
-  double* const point = solution + size;
-  double* const node = nodes_.data() + at(tile);
-  double mass = 0, origin = -kInfinity;
-  auto const counts = [&](std::int64_t place) { return weights.empty() || weights[to_size(place)] > 0; };
-  for (std::int64_t place = begin; place < end; ++place) {
-    if (!counts(place)) continue;
-    mass += weights.empty() ? 1.0 : weights[to_size(place)];
-    if (!(values[to_size(place)] <= origin)) origin = values[to_size(place)];
-  }
-  node[1] = std::log2(mass);
-  node[0] = origin;
-  if (mass == 0) return;
-  point[0] = 1;
-  auto const read = [&](std::int64_t place) {
-    for (std::int64_t k = 0; k < d; ++k) point[k + 1] = unit * boxes_->within(place)[k];
-  };
-  for (std::int64_t place = begin; place < end; ++place) {
-    if (!counts(place)) continue;
-    read(place);
-    double const value = values[to_size(place)] - origin;
-    for (std::int64_t r = 0; r < size; ++r) {
-      for (std::int64_t c = 0; c < size; ++c) matrix[r * size + c] += point[r] * point[c];
-      solution[r] += point[r] * value;
+    for (std::int64_t q = 0; q < tree.nodes(height); ++q) {
+      double const* const first = of(tree.index(height - 1, 2 * q));
+      bool const has_second = 2 * q + 1 < tree.nodes(height - 1);
+      join_models(at(tree.index(height, q)), first, has_second ? first + size_ : nullptr, d);
     }
-  }
-  double trace = 0;
-  for (std::int64_t k = 0; k < size; ++k) trace += matrix[k * size + k];
-  for (std::int64_t k = 0; k < size; ++k) matrix[k * size + k] += kRidge * trace;
-  solve_in_place(matrix, solution, size);
-  double rise = -kInfinity, largest = std::abs(origin);
-  for (std::int64_t place = begin; place < end; ++place) {
-    if (!counts(place)) continue;
-    read(place);
-    double model = 0;
-    for (std::int64_t k = 0; k < d; ++k) model += solution[k + 1] * point[k + 1];
-    double const above = values[to_size(place)] - origin - model;
-    if (!(above <= rise)) rise = above;  // NaN stays.
-    largest = std::max(largest, std::abs(model) + std::abs(values[to_size(place)]));
-  }
-  node[0] = origin + rise + kRounding * largest;
-  for (std::int64_t k = 0; k < d; ++k) node[kOwn + kOfCoordinate * k + 2] = solution[k + 1];
-}
-
-/// The mean of the slopes of the children, raised to lie above both models.
-void TileModels::join(int height, std::int64_t q) {
-  std::int64_t const d = boxes_->dimension();
-  double* const node = nodes_.data() + at(tree().index(height, q));
-  double const* children[2] = {nodes_.data() + at(tree().index(height - 1, 2 * q)), nullptr};
-  int count = 1;
-  if (2 * q + 1 < tree().nodes(height - 1)) {
-    children[1] = children[0] + stride_;
-    count = 2;
-  }
-  double mass = 0, counted = 0;
-  for (int c = 0; c < count; ++c) {
-    double const own = std::exp2(children[c][1]);
-    mass += own;
-    if (own == 0) continue;
-    ++counted;
-    for (std::int64_t k = 0; k < d; ++k) {
-      std::int64_t const slope = kOwn + kOfCoordinate * k + 2;
-      node[slope] += (children[c][slope] - node[slope]) / counted;
-    }
-  }
-  node[1] = std::log2(mass);
-  node[0] = -kInfinity;
-  for (int c = 0; c < count; ++c) {
-    if (std::exp2(children[c][1]) == 0) continue;
-    double top = children[c][0], size = std::abs(top);
-    for (std::int64_t k = 0; k < d; ++k) {
-      double const *own = node + kOwn + kOfCoordinate * k, *child = children[c] + kOwn + kOfCoordinate * k;
-      double const bend = std::abs(child[2] - own[2]) * child[1], shift = own[2] * (child[0] - own[0]);
-      top += bend - shift;
-      size += bend + std::abs(shift);
-    }
-    top += kRounding * size;
-    if (!(top <= node[0])) node[0] = top;
   }
 }
 
 double largest_logit(TileModels const& rows, std::int64_t row, TileModels const& columns, std::int64_t column) {
-  double const* const x = rows.nodes_.data() + rows.at(row);
-  double const* const y = columns.nodes_.data() + columns.at(column);
-  double sum = x[0] + y[0];
-  std::int64_t const end = rows.stride_;
-  for (std::int64_t e = TileModels::kOwn; e < end; e += TileModels::kOfCoordinate) {
-    double const w = x[e] - y[e], p = x[e + 2], q = y[e + 2], half_u = x[e + 1], half_v = y[e + 1];
-    // Linear along u = v: the maximum lies where u or v is at the end to which p + q points.
-    double const sign = p + q < 0 ? -1.0 : 1.0, end_u = sign * half_u, end_v = sign * half_v;
-    double const v = std::min(std::max(w + end_u + q / 2, -half_v), half_v), by_v = w + end_u - v;
-    double const u = std::min(std::max(end_v - w + p / 2, -half_u), half_u), by_u = w + u - end_v;
-    sum += std::max(p * end_u + q * v - by_v * by_v, p * u + q * end_v - by_u * by_u);
-  }
-  return sum;
+  return largest_logit(rows.of(row), columns.of(column), rows.dimension());
 }
 
 namespace {
@@ -315,7 +191,7 @@ class Search {
       }
     }
     list.begin.push_back(static_cast<std::int64_t>(list.tile.size()));
-    left_out.push_back(lost * (1 + kRounding));
+    left_out.push_back(lost * (1 + kModelRounding));
   }
 
   TileModels const &rows_, &columns_;

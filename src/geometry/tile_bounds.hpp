@@ -1,9 +1,5 @@
 // Bounds of the mass in the tiles of a plan, and lists of the tiles whose mass counts (docs/math.md, section 20).
-//
-// All numbers are logits: base-2 logarithms. With x and y in units in which a cost of 1 is a logit of 1,
-//   t_ij = F_i + G_j - |x_i - y_j|^2,   F = f log2(e) / eps,   G alike.
-// On a box with the middle m a model F_i <= top + <slope, x_i - m> makes t concave, separable and linear along
-// u = v for u = x - m, v = y - m', so its maximum over two boxes has a closed form in each coordinate.
+// All numbers are logits (geometry/tile_model.hpp).
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,6 +8,7 @@
 #include <vector>
 
 #include "geometry/point_tree.hpp"
+#include "geometry/tile_model.hpp"
 
 namespace monge {
 
@@ -24,12 +21,14 @@ class TileBoxes {
 
   TileTree const& tree() const { return tree_; }
   std::int64_t dimension() const { return dimension_; }
-  double const* middle(std::int64_t node) const { return values_.data() + 2 * node * dimension_; }
-  double const* half(std::int64_t node) const { return middle(node) + dimension_; }
+  /// The numbers of a node's box (box_size()).
+  double const* of(std::int64_t node) const { return values_.data() + box_size(dimension_) * node; }
   /// Coordinates of a point less the middle of its tile.
   double const* within(std::int64_t place) const { return within_.data() + place * dimension_; }
 
  private:
+  double* at(std::int64_t node) { return values_.data() + box_size(dimension_) * node; }
+
   TileTree tree_;
   std::int64_t dimension_;
   std::vector<double> values_, within_;
@@ -45,24 +44,21 @@ class TileModels {
              int threads);
 
   TileTree const& tree() const { return boxes_->tree(); }
+  std::int64_t dimension() const { return boxes_->dimension(); }
+  /// The numbers of a node's model (model_size()).
+  double const* of(std::int64_t node) const { return nodes_.data() + size_ * node; }
   /// Base-2 logarithm of the mass of a node.
-  double log_mass(std::int64_t node) const { return nodes_[at(node) + 1]; }
-  double total() const { return std::exp2(nodes_[at(tree().nodes() - 1) + 1]); }
-  /// An upper bound of t_ij over the points i of a node of `rows` and j of a node of `columns`.
-  friend double largest_logit(TileModels const& rows, std::int64_t row, TileModels const& columns, std::int64_t column);
+  double log_mass(std::int64_t node) const { return of(node)[1]; }
+  double total() const { return std::exp2(log_mass(tree().nodes() - 1)); }
 
  private:
-  /// top, log_mass; then middle, half and slope of each coordinate.
-  static constexpr std::int64_t kOwn = 2, kOfCoordinate = 3;
-  std::size_t at(std::int64_t node) const { return static_cast<std::size_t>(node * stride_); }
-  void fit(std::int64_t tile, std::span<double const> values, std::span<double const> weights, double unit,
-           std::vector<double>& scratch);
-  void join(int height, std::int64_t q);
+  double* at(std::int64_t node) { return nodes_.data() + size_ * node; }
 
   TileBoxes const* boxes_ = nullptr;
-  std::int64_t stride_ = 0;
+  std::int64_t size_ = 0;
   std::vector<double> nodes_;
 };
+/// An upper bound of t_ij over the points i of a node of `rows` and j of a node of `columns`.
 double largest_logit(TileModels const& rows, std::int64_t row, TileModels const& columns, std::int64_t column);
 
 /// For each tile of one side some tiles of the other, ascending.

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <numbers>
 #include <numeric>
-#include <thread>
 #include <utility>
 
 #include "core/numbers.hpp"
@@ -96,11 +95,6 @@ void match_sorted(DenseVector const& x, DenseVector const& y, DenseVector const&
       left_b = b(columns[j]);
     }
   }
-}
-
-int host_threads(Backend const& backend) {
-  bool const on_cpu = backend.device().type == DeviceType::cpu;  // Another device has a host with all of its threads.
-  return on_cpu ? backend.info().units : static_cast<int>(std::thread::hardware_concurrency());
 }
 
 DenseMatrix descriptors(int threads, DenseVector const& weights, double total,

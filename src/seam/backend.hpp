@@ -32,7 +32,7 @@ struct OperatorOptions {
   double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
   Penalties penalties{};
   /// Passes may leave out pairs that carry up to this fraction of each row and of each column; 0: they take all pairs.
-  /// For squared distances of points without labels, on the CPU without ranks.
+  /// For squared distances of points without labels, without ranks; on a CUDA device in up to 8 dimensions.
   double truncation = 0;
 };
 
@@ -107,6 +107,8 @@ class EntropicBackend {
     entropic.reset();
     entropic = entropic_operator(input.geometry, input.marginals, input.options);
   }
+  /// The orders that the points have inside an operator that leaves out pairs; null for others. Waits.
+  virtual PointOrders orders(EntropicOperator const& entropic) const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of costs whose operators do not know it. One pass in float64; waits.
   virtual double mean_cost(PointCloud const& clouds, Marginals const& marginals) const = 0;
   /// The sweeper lives no longer than the backend.
@@ -180,5 +182,8 @@ class Backend : public EntropicBackend, public RegularizedBackend {
 };
 
 Backend const& backend_of(Context const& context);
+
+/// The threads of the host: those of the context on the CPU, all where another device has the host to itself.
+int host_threads(Backend const& backend);
 
 }  // namespace monge

@@ -16,6 +16,7 @@
 
 #include "core/side.hpp"
 #include "geometry/point_cost.hpp"
+#include "geometry/point_tree.hpp"
 #include "seam/entry_solver.hpp"
 #include "seam/vectors.hpp"
 
@@ -113,8 +114,11 @@ class PlanPoints {
   /// multiply_hadamard(); both null: P alone. For costs without a PointForm.
   virtual void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
-  /// transforms are defined for them. The other side is shared.
-  virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;
+  /// transforms are defined for them. The other side is shared. `order`: an order in
+  /// which near points lie side by side, for a plan that leaves out pairs; null: that of a tree.
+  virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points,
+                                           std::shared_ptr<PointOrder const> order) const = 0;
+  std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const { return at(side, points, nullptr); }
 };
 
 class PlanOperator : public PlanProducts {

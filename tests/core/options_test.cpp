@@ -8,11 +8,12 @@
 
 #include <monge/monge.hpp>
 
+#include "core/numbers.hpp"
+
 namespace monge {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 template <class Choice>
 class Names : public testing::Test {};

@@ -42,9 +42,18 @@ SolveOptions multiscale_options(double blur, double tolerance) {
   return options;
 }
 
-Plan solve_multiscale(Problem const& problem, SolveOptions const& options, int threads = 2) {
-  return monge::solve(Context::cpu(threads), problem.geometry(), problem.a, problem.b, options);
-}
+class Multiscale : public testing::TestWithParam<DeviceType> {
+ protected:
+  void SetUp() override { require_device(GetParam()); }
+  static Context context(int threads = 2) { return make_context(GetParam(), threads); }
+  static Plan solve_multiscale(Problem const& problem, SolveOptions const& options, int threads = 2) {
+    return monge::solve(context(threads), problem.geometry(), problem.a, problem.b, options);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(on, Multiscale, testing::Values(DeviceType::cpu, DeviceType::cuda),
+                         [](testing::TestParamInfo<DeviceType> const& info) {
+                           return std::string(info.param == DeviceType::cpu ? "cpu" : "cuda");
+                         });
 
 /// Certified values against those of all pairs at the plan's potentials.
 void expect_certificate_holds(Plan const& plan, Problem const& problem, double tolerance) {
@@ -63,7 +72,7 @@ void expect_certificate_holds(Plan const& plan, Problem const& problem, double t
   EXPECT_GE(report.dual, static_cast<double>(truth.dual) - report.eps * report.left_out - 1e-9 * mass);
 }
 
-TEST(Multiscale, converges_with_a_certificate_that_holds) {
+TEST_P(Multiscale, converges_with_a_certificate_that_holds) {
   struct Given {
     CloudKind kind;
     std::int64_t d;
@@ -85,7 +94,7 @@ TEST(Multiscale, converges_with_a_certificate_that_holds) {
   }
 }
 
-TEST(Multiscale, has_the_values_and_gradients_of_all_pairs) {
+TEST_P(Multiscale, has_the_values_and_gradients_of_all_pairs) {
   Problem const problem = cloud_problem(CloudKind::cube, 2);
   SolveOptions options = multiscale_options(0.05, 1e-5);
   Plan const plan = solve_multiscale(problem, options);
@@ -105,7 +114,7 @@ TEST(Multiscale, has_the_values_and_gradients_of_all_pairs) {
   EXPECT_LE(difference, 100 * 1e-5);
 }
 
-TEST(Multiscale, takes_penalties) {
+TEST_P(Multiscale, takes_penalties) {
   Problem const problem = cloud_problem(CloudKind::cube, 2);
   SolveOptions options = multiscale_options(0.05, 1e-4);
   options.penalty_a = 0.3;
@@ -114,7 +123,7 @@ TEST(Multiscale, takes_penalties) {
   expect_certificate_holds(plan, problem, 1e-4);
 }
 
-TEST(Multiscale, is_bitwise_repeatable) {
+TEST_P(Multiscale, is_bitwise_repeatable) {
   Problem const problem = cloud_problem(CloudKind::clusters, 3);
   for (int const threads : {1, 3}) {
     Plan const first = solve_multiscale(problem, multiscale_options(0.05, 1e-3), threads);
@@ -124,10 +133,10 @@ TEST(Multiscale, is_bitwise_repeatable) {
   }
 }
 
-TEST(Multiscale, solvers_solve_again) {
+TEST_P(Multiscale, solvers_solve_again) {
   Problem const problem = cloud_problem(CloudKind::cube, 2);
   SolveOptions options = multiscale_options(0.05, 1e-3);
-  Solver solver(Context::cpu(2), problem.geometry(), options);
+  Solver solver(context(), problem.geometry(), options);
   Plan const first = solver.solve(), second = solver.solve();
   EXPECT_EQ(first.f(), second.f());
   options.tolerance = 1e-5;
@@ -135,7 +144,7 @@ TEST(Multiscale, solvers_solve_again) {
 }
 
 // Self terms have the order of the points of OT(a, b). With weights that differ, another order would give other values.
-TEST(Multiscale, divergences_equal_those_of_all_pairs) {
+TEST_P(Multiscale, divergences_equal_those_of_all_pairs) {
   for (double const penalty : {std::numeric_limits<double>::infinity(), 1.0}) {
     Problem const problem = cloud_problem(CloudKind::cube, 2, Weights::skewed);
     SolveOptions options = multiscale_options(0.05, 1e-5);
@@ -144,8 +153,7 @@ TEST(Multiscale, divergences_equal_those_of_all_pairs) {
     double values[2];
     for (int const all : {0, 1}) {
       if (all == 1) options.method = Method::sinkhorn;
-      Divergence const divergence =
-          sinkhorn_divergence(Context::cpu(2), problem.clouds(), problem.a, problem.b, options);
+      Divergence const divergence = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
       EXPECT_EQ(divergence.status(), Status::converged);
       EXPECT_EQ(divergence.aa.report().left_out > 0, all == 0);
       values[all] = divergence.value;
@@ -158,18 +166,18 @@ TEST(Multiscale, divergences_equal_those_of_all_pairs) {
   }
 }
 
-TEST(Multiscale, divergences_stop_in_a_stage) {
+TEST_P(Multiscale, divergences_stop_in_a_stage) {
   Problem const problem = cloud_problem(CloudKind::cube, 2);
   SolveOptions options = multiscale_options(0.05, 1e-5);
   int calls = 0;
   options.progress = [&](Progress const&) { return ++calls != 2; };
-  Divergence const divergence = sinkhorn_divergence(Context::cpu(2), problem.clouds(), problem.a, problem.b, options);
+  Divergence const divergence = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
   EXPECT_EQ(divergence.status(), Status::stopped);
   EXPECT_EQ(calls, 2);
 }
 
 // One far point: coarse clouds would tell little about its potential.
-TEST(Multiscale, auto_leaves_out_pairs_of_compact_clouds_alone) {
+TEST_P(Multiscale, auto_leaves_out_pairs_of_compact_clouds_alone) {
   Random random(5);
   std::vector<double> x, y;
   for (int k = 0; k < 2 * 4000; ++k) {
@@ -181,18 +189,18 @@ TEST(Multiscale, auto_leaves_out_pairs_of_compact_clouds_alone) {
   for (double const place : {0.5, 10.0}) {
     x[0] = place;
     PointCloud const clouds{MatrixView(x.data(), 4000, 2), MatrixView(y.data(), 4000, 2)};
-    Report const report = monge::solve(Context::cpu(2), clouds, {}, {}, options).report();
+    Report const report = monge::solve(context(), clouds, {}, {}, options).report();
     EXPECT_EQ(report.status, Status::converged);
-    EXPECT_EQ(report.left_out > 0, place < 1);
+    EXPECT_EQ(report.left_out > 0, place < 1 && GetParam() == DeviceType::cpu);
   }
   options.method = Method::multiscale;
   options.certificate = false;
   PointCloud const clouds{MatrixView(x.data(), 4000, 2), MatrixView(y.data(), 4000, 2)};
-  EXPECT_TRUE(std::isnan(monge::solve(Context::cpu(2), clouds, {}, {}, options).report().left_out));
+  EXPECT_TRUE(std::isnan(monge::solve(context(), clouds, {}, {}, options).report().left_out));
 }
 
 // The line through the potentials of two stages may be far off for points that are far from all others.
-TEST(Multiscale, a_poor_start_gets_the_ladder) {
+TEST_P(Multiscale, a_poor_start_gets_the_ladder) {
   std::int64_t const n = 2400;
   int passes = 0, of_auto = 0;
   for (std::uint64_t const seed : {1, 2, 3, 4}) {
@@ -217,7 +225,7 @@ TEST(Multiscale, a_poor_start_gets_the_ladder) {
   EXPECT_LE(passes, 2 * of_auto + 40);
 }
 
-TEST(Multiscale, refuses_what_it_cannot_take) {
+TEST_P(Multiscale, refuses_what_it_cannot_take) {
   SolveOptions const options = multiscale_options(1, 1e-3);
   auto const message = [&](Problem const& given) -> std::string {
     try {
@@ -241,7 +249,7 @@ TEST(Multiscale, refuses_what_it_cannot_take) {
   expect(of_costs(Costs::labels), "labels");
 }
 
-TEST(Multiscale, progress_has_the_checks_of_coarse_clouds_and_can_stop_them) {
+TEST_P(Multiscale, progress_has_the_checks_of_coarse_clouds_and_can_stop_them) {
   Problem const problem = cloud_problem(CloudKind::cube, 2);
   SolveOptions options = multiscale_options(0.03, 1e-3);
   int coarse = 0, fine = 0;

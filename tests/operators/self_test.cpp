@@ -41,8 +41,11 @@ class SelfOperator : public OperatorTest {
     Operators made{make_operator(problem, cache_bytes), nullptr};
     Geometry const geometry = test.problem.geometry();
     Marginals const marginals{test.problem.a, test.problem.b};
-    OperatorInput const input{
-        geometry, marginals, {precision(), cache_bytes, {}, GetParam().truncation}, nullptr, {made.cross.get(), side}};
+    OperatorInput const input{geometry,
+                              marginals,
+                              {precision(), cache_bytes, {}, truncation(problem.d())},
+                              nullptr,
+                              {made.cross.get(), side}};
     made.self = std::move(backend_of(context()).entropic_operators({&input, 1})[0]);
     made.self->set_potentials(narrow(test.potentials.f), narrow(test.potentials.f));
     return made;
@@ -215,7 +218,7 @@ TEST_P(OperatorTwin, is_the_operator_that_packs_for_itself) {
       for (Precision const other : {Precision::float32, Precision::float64}) {
         auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
         auto const alone =
-            backend.entropic_operator(problem.geometry(), marginals, {other, 0, {}, GetParam().truncation});
+            backend.entropic_operator(problem.geometry(), marginals, {other, 0, {}, truncation(problem.d())});
         if (std::isfinite(alone->cost_size().mean)) {
           EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
         }

@@ -54,8 +54,9 @@ std::vector<Target> all_devices() {
 std::vector<Target> ordered_targets() {
   Target target{.device = DeviceType::cpu, .precision = Precision::float32};
   target.truncation = 1e-290;
-  std::vector<Target> targets(2, target);
-  targets[1].precision = Precision::float64;
+  std::vector<Target> targets(4, target);
+  targets[1].precision = targets[3].precision = Precision::float64;
+  targets[2].device = targets[3].device = DeviceType::cuda;
   return targets;
 }
 

@@ -34,7 +34,7 @@ std::vector<Target> short_precisions();
 std::vector<Target> all_devices();
 /// The portable kernels, with points and with a matrix.
 std::vector<Target> portable_targets();
-/// Operators of the CPU that keep points in the order of a tree, and leave out what no tolerance of a test sees.
+/// Operators that keep points in the order of a tree, and leave out what no tolerance of a test sees.
 std::vector<Target> ordered_targets();
 /// Each of these, with squared distances of points and with matrices. Products, and so tf32, are of points alone.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
@@ -70,7 +70,11 @@ class BackendTest : public testing::TestWithParam<Target> {
   std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9,
                                                   Penalties const& penalties = {}) const {
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
-                                                   {precision(), cache_bytes, penalties, GetParam().truncation});
+                                                   {precision(), cache_bytes, penalties, truncation(problem.d())});
+  }
+  /// OperatorOptions::truncation for points of d dimensions: on a CUDA device operators of many take all pairs.
+  double truncation(std::int64_t d) const {
+    return GetParam().device == DeviceType::cuda && d > 8 ? 0 : GetParam().truncation;
   }
 
  private:

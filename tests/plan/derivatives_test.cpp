@@ -20,7 +20,7 @@ class PlanDerivativesTest : public BackendTest {
   std::unique_ptr<EntropicOperator> replaced(Problem const& problem, bool is_refined) const {
     if (!is_refined) return nullptr;
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
-                                                   {Precision::float32, 1e9, {}, GetParam().truncation});
+                                                   {Precision::float32, 1e9, {}, truncation(problem.d())});
   }
   /// Whether plans follow a refinement.
   std::vector<bool> refinements() const {

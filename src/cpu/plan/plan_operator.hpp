@@ -50,7 +50,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
   std::unique_ptr<monge::EntrySolver> entry_solver(double per_row) override;
   std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
-  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
+  using PlanPoints::at;
+  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points,
+                                          std::shared_ptr<PointOrder const> order) const override;
 
  private:
   PlanEntries* entries_or_null() override { return this; }

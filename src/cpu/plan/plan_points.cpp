@@ -135,14 +135,14 @@ void PlanOperator<T>::cosine_gradients(Side side, Vector const* l, Vector const*
 }
 
 template <class T>
-std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points,
+                                                         std::shared_ptr<PointOrder const> order) const {
   Side const other = opposite(side);
   PlanData<T> moved = data_;
   std::vector<double> ordered;
-  std::shared_ptr<PointOrder const> order;
   if (data_.ordering) {
-    order = order_of("points", points, workers_.threads);
-    ordered = in_order(points, *order);
+    if (!order) order = order_of("points", points, workers_.threads);
+    ordered = in_order(points, *order, workers_.threads);
     points = MatrixView(ordered.data(), points.rows(), points.columns());
   }
   moved.costs = of_points().at(side, points);
@@ -168,7 +168,8 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   template void PlanOperator<T>::coordinates(Side, Vector&) const;                            \
   template void PlanOperator<T>::slopes(Side, Vector&) const;                                 \
   template void PlanOperator<T>::cost_gradients(Side, Vector const*, Vector const*, Vector&); \
-  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, MatrixView) const;
+  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, MatrixView,         \
+                                                                    std::shared_ptr<PointOrder const>) const;
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

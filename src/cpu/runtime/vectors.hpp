@@ -36,21 +36,6 @@ inline HostVector& on_host(Vector& vector) {
   return static_cast<HostVector&>(vector);
 }
 
-/// The order of the points of each side inside an operator; null where it is the caller's.
-struct PointOrders {
-  std::shared_ptr<PointOrder const> of[2];
-
-  /// The place inside of a point of the caller, and the reverse.
-  std::int64_t place(Side side, std::int64_t point) const {
-    PointOrder const* const order = of[static_cast<int>(side)].get();
-    return order == nullptr ? point : order->place[to_size(point)];
-  }
-  std::int64_t point(Side side, std::int64_t place) const {
-    PointOrder const* const order = of[static_cast<int>(side)].get();
-    return order == nullptr ? place : order->point[to_size(place)];
-  }
-};
-
 /// Serial: O(n + m) is small beside passes over all pairs.
 class HostVectorOperations final : public VectorOperations {
  public:

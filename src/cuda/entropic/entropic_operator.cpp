@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "core/numbers.hpp"
 #include "cuda/launch/batch.hpp"
@@ -53,6 +54,7 @@ void EntropicOperator::drop_graphs() noexcept {
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
   DeviceGuard const guard(problem_.runtime->index());
   swept_eps_ = 0;
+  tiles_eps_ = 0;  // The result is that of a new operator.
   for (Side const side : kSides) {
     VectorView const view = side == Side::rows ? f : g;
     DeviceVector& target = potentials_[side_index(side)];
@@ -94,13 +96,22 @@ std::span<Side const> EntropicOperator::swept_sides() const {
 
 std::array<Costs::SumPass, 2> EntropicOperator::half_steps() const {
   bool const tf32 = problem_.precision == Precision::tf32;
-  return {problem_.costs->sum_pass(Side::rows, Pass::softmin, tf32),
-          problem_.costs->sum_pass(Side::columns, Pass::softmin, tf32)};
+  std::array<Costs::SumPass, 2> steps{problem_.costs->sum_pass(Side::rows, Pass::softmin, tf32),
+                                      problem_.costs->sum_pass(Side::columns, Pass::softmin, tf32)};
+  if (tiles_) {
+    for (Side const side : kSides) steps[side_index(side)].tiles = &tiles_->of(side);
+  }
+  return steps;
+}
+
+void EntropicOperator::order(std::shared_ptr<Ordering const> ordering) {
+  problem_.ordering = std::move(ordering);
+  tiles_.emplace(problem_);
 }
 
 /// Not with a translation, which joins sums of all points before a sweep, and not in tf32, which is an order.
 void EntropicOperator::prepare_resident_sweeps() {
-  if (translates() || problem_.precision == Precision::tf32) return;
+  if (translates() || problem_.precision == Precision::tf32 || tiles_) return;
   SharedRuntime const& runtime = problem_.runtime;
   resident_ = plan_resident_sweep(problem_.costs->scores(Side::rows), runtime->multiprocessors());
   if (!resident_) return;
@@ -357,7 +368,7 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
       for (int k = 0; k < now; ++k) enqueue_sweep(sweep, stream, stream);
     };
     std::optional<Graph>& graph = graphs_[sweep.symmetric];
-    bool const is_recorded = (sweep.translates || !translates()) && (!ranks || ranks->enqueues());
+    bool const is_recorded = (sweep.translates || !translates()) && (!ranks || ranks->enqueues()) && !tiles_;
     if (!is_recorded || now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
       enqueue(runtime.stream());
     } else {
@@ -384,16 +395,35 @@ void EntropicOperator::settle(Sweep const& sweep) {
   translated_ = translates() && sweep.translates;
 }
 
+/// Whether the tiles of earlier sweeps are still right (docs/math.md, section 20). Certificates have tiles of their
+/// own.
+bool EntropicOperator::tiles_serve(Sweep const& sweep) const {
+  constexpr int kSweeps = 10;
+  return tiles_eps_ == sweep.eps && sweeps_of_tiles_ < kSweeps && tiles_->serve(potentials_, sweep.eps);
+}
+
+void EntropicOperator::take_tiles(Sweep const& sweep) {
+  tiles_->find(potentials_, sweep);
+  has_new_tiles_ = true;
+  tiles_eps_ = sweep.eps;
+  sweeps_of_tiles_ = 0;
+}
+
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
   if (count == 0) return;
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();
-  if (starts_apart(sweep)) {
-    launch_sweeps(sweep, 1);
-    --count;
-  }
-  settle(sweep);
-  launch_sweeps(sweep, count);
+  if (tiles_ && !tiles_serve(sweep)) take_tiles(sweep);
+  bool const has_new_tiles = std::exchange(has_new_tiles_, false), apart = starts_apart(sweep);
+  int const alone = has_new_tiles || apart ? 1 : 0;
+  // The tiles are those of f after the next sweep and of g before it.
+  if (has_new_tiles) tiles_->keep(Side::columns, potentials_[1]);
+  if (!apart) settle(sweep);
+  launch_sweeps(sweep, alone);
+  if (apart) settle(sweep);
+  if (has_new_tiles) tiles_->keep(Side::rows, potentials_[0]);
+  launch_sweeps(sweep, count - alone);
+  sweeps_of_tiles_ += count;
 }
 
 std::int64_t EntropicOperator::error_count(Side side) const {
@@ -442,7 +472,12 @@ void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span
   for (EvaluationStep& step : steps) {
     Costs const& costs = *static_cast<EntropicOperator const*>(step.entropic)->problem_.costs;
     EvaluationStep* one = &step;
-    if (costs.sharing_ranks()) {
+    auto& entropic = *static_cast<EntropicOperator*>(step.entropic);
+    if (entropic.tiles_) {
+      auto const& at = static_cast<EntropicOperator const*>(step.potentials)->potentials_;
+      entropic.tiles_eps_ = 0;
+      step.value = entropic.tiles_->evaluate(at, step.eps, {});
+    } else if (costs.sharing_ranks()) {
       evaluate_here(runtime, {&one, 1});
     } else {
       others.push_back(one);
@@ -485,6 +520,10 @@ void EntropicOperator::evaluate_here(SharedRuntime const& runtime, std::span<Eva
 
 Evaluation EntropicOperator::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
   DeviceGuard const guard(problem_.runtime->index());
+  if (tiles_) {
+    tiles_eps_ = 0;
+    return tiles_->evaluate(potentials_, eps, {written(row_marginal), written(column_marginal)});
+  }
   return cuda::evaluate(problem_, potentials_, eps, {written(row_marginal), written(column_marginal)});
 }
 

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "cuda/entropic/resident_sweep.hpp"
+#include "cuda/plan/plan_tiles.hpp"
 #include "cuda/plan/problem.hpp"
 #include "seam/backend.hpp"
 
@@ -19,6 +20,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   ~EntropicOperator() override;
 
   Problem const& problem() const { return problem_; }
+  /// Before sweeps: passes leave out pairs.
+  void order(std::shared_ptr<Ordering const> ordering);
   CostSize cost_size() const override {
     Costs const& costs = *problem_.costs;
     return {costs.bound(), costs.bound_of_all(), costs.mean(), costs.forbidden()};
@@ -88,6 +91,8 @@ class EntropicOperator final : public monge::EntropicOperator {
     int parts = 0;                                      // and its parts.
   };
 
+  bool tiles_serve(Sweep const& sweep) const;
+  void take_tiles(Sweep const& sweep);
   static void evaluate_here(SharedRuntime const& runtime, std::span<EvaluationStep* const> steps);
   /// The length of one side's errors.
   std::int64_t error_count(Side side) const;
@@ -133,7 +138,11 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::optional<Graph> graphs_[2];           // [symmetric]; each holds kSweepsPerGraph sweeps.
   int sweeps_ = 0;                           // Launched so far.
   double swept_eps_ = 0;                     // eps of the last sweep; 0 if the potentials were set after it.
-  bool translated_ = false;                  // Whether the last sweep began with a translation.
+  std::optional<PlanTiles> tiles_;           // Null unless passes leave out pairs.
+  bool has_new_tiles_ = false;               // Whether the next sweep is the first over these tiles.
+  double tiles_eps_ = 0;                     // The eps of sweeps over tiles_; 0: the tiles are of other passes.
+  int sweeps_of_tiles_ = 0;
+  bool translated_ = false;  // Whether the last sweep began with a translation.
 };
 
 }  // namespace monge::cuda

@@ -235,14 +235,15 @@ void Sweeper::sweep_spread(DeviceRanks const& ranks, std::span<SweepStep*> steps
   }
 }
 
-/// Operators whose passes the ranks share sweep one by one; the ranks share the others operator by operator.
+/// Operators whose passes the ranks share or leave out pairs sweep one by one; the ranks share the others operator by
+/// operator.
 void Sweeper::sweep(std::span<SweepStep> steps) {
   DeviceGuard const guard(runtime_->index());
   std::vector<SweepStep*> others;
   double nanoseconds = 0;
   for (SweepStep& step : steps) {
     Costs const& costs = *operator_of(step).problem().costs;
-    if (costs.sharing_ranks()) {
+    if (costs.sharing_ranks() || operator_of(step).problem().ordering) {
       sweep_alone(step);
     } else {
       others.push_back(&step);

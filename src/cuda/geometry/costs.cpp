@@ -112,15 +112,17 @@ Costs::SumPass Costs::sum_pass(Side rows, Pass pass, bool tf32) const {
   // A rank without rows does not launch; any plan serves.
   Launch launch = share.count > 0 ? this->launch(rows, share.first, share.count, pass, tf32)
                                   : this->launch(rows, 0, kRowPadding, pass, tf32);
-  return {launch.plan, launch.arguments, share, sharing_ranks()};
+  return {pass, launch.plan, launch.arguments, share, sharing_ranks()};
 }
 
 std::int64_t Costs::SumPass::size() const {
+  if (tiles) return std::int64_t{tiles->rows.padded_size} * tiles->parts;
   std::int64_t const own = static_cast<std::int64_t>(arguments.rows.padded_size) * plan.work.slots;
   return ranks ? share.all + own : own;
 }
 
 void Costs::SumPass::launch(Queue const& queue, cudaStream_t stream) const {
+  if (tiles) return launch_listed_pass(pass, *tiles, arguments, stream);
   if (!ranks) return launch_pass(plan, arguments, queue);
   DataType const scalar = arguments.rows.scalar;
   std::int64_t const bytes = 2 * size_of(scalar);

@@ -20,6 +20,7 @@
 #include "cuda/sweep/fused_evaluation.hpp"
 #include "cuda/sweep/fused_sweep.hpp"
 #include "cuda/sweep/tile_evaluation.hpp"
+#include "cuda/tiles/listed_pass.hpp"
 #include "seam/plan_operator.hpp"
 
 namespace monge::cuda {
@@ -98,15 +99,17 @@ class Costs {
   /// A pass whose result is sums for all rows. Each rank computes the sums of its own rows and joins them to one sum a
   /// row; then all ranks gather the sums of the others.
   struct SumPass {
+    Pass pass;
     PassPlan plan;
     PassArguments arguments;  // Operands of the rank's rows; references and sums of all rows.
     RankShare share;
     DeviceRanks const* ranks = nullptr;  // Null where a rank computes all rows.
+    ListedTiles const* tiles = nullptr;  // Null where the pass takes all pairs.
 
     /// Elements of arguments.partials.
     std::int64_t size() const;
     /// The layout of the sums of a row.
-    WorkPlan work() const { return ranks ? WorkPlan{} : plan.work; }
+    WorkPlan work() const { return tiles ? tiles->work() : ranks ? WorkPlan{} : plan.work; }
     /// Several ranks need the stream of the queue, which is no batch. They meet before.
     void launch(Queue const& queue, cudaStream_t stream) const;
   };

@@ -41,6 +41,15 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
   }
 }
 
+ListedTiles const* PlanOperator::tiles(Side side) {
+  if (!problem_.ordering) return nullptr;
+  if (!tiles_) {
+    tiles_.emplace(problem_);
+    new_side_ ? tiles_->find(*new_side_, potentials_, eps_) : tiles_->find(potentials_, eps_);
+  }
+  return &tiles_->of(side);
+}
+
 PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   std::optional<Frozen>& slot = frozen_[side_index(side)];
   if (slot) return *slot;
@@ -50,7 +59,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   Frozen fresh;
   DeviceArray<double>& given = transforms_[side_index(side)];
   fresh.transform = given.data() ? transform_logits(problem_, side, potentials_, eps_)
-                                 : cuda::transform(problem_, side, potentials_, eps_);
+                                 : cuda::transform(problem_, side, potentials_, eps_, tiles(side));
   fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
   fresh.share_factor = DeviceArray<double>(runtime, rows.size);
   fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
@@ -68,6 +77,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
               runtime->stream());
 
   fresh.product = problem_.costs->sum_pass(side, Pass::product);
+  fresh.product.tiles = tiles(side);
   fresh.partials = DeviceArray<unsigned char>(runtime, fresh.product.size() * 2 * size_of(rows.scalar));
   fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * size_of(rows.scalar));
   fresh.scales = DeviceArray<unsigned long long>(runtime, 2);
@@ -104,7 +114,7 @@ void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
     if (problem_.weights[side_index(side)]->has_idle_points()) {
       idle = &frozen(side).transform;
       // A transform set by set_transforms() is undefined at points of zero weight: compute it.
-      if (!idle->sum.data()) idle = &found.emplace(cuda::transform(problem_, side, potentials_, eps_));
+      if (!idle->sum.data()) idle = &found.emplace(cuda::transform(problem_, side, potentials_, eps_, tiles(side)));
     }
     store_potential(problem_, side, potentials_[side_index(side)], idle, view);
   }
@@ -120,6 +130,7 @@ void PlanOperator::transform(Side side, MutableVectorView out) {
 
 double PlanOperator::transport_cost() {
   DeviceGuard const guard(problem_.runtime->index());
+  if (problem_.ordering) return PlanTiles(problem_).evaluate(potentials_, eps_, {}).transport_cost;
   return evaluate(problem_, potentials_, eps_, {}).transport_cost;
 }
 
@@ -320,6 +331,7 @@ bool PlanOperator::keeps_entries(Side side) const {
 }
 
 bool PlanOperator::by_entries(int width, bool keep) const {
+  if (problem_.ordering) return false;
   PairTimes const times = problem_.costs->pair_times();
   double const read = times.read * static_cast<double>((width - 1) / 64 + 1);
   // Kept entries must save enough even if few products follow. The choice does not depend on earlier products, so the

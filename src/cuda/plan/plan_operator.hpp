@@ -11,7 +11,7 @@
 
 #include "cuda/entries/entry_product.hpp"
 #include "cuda/geometry/point_costs.hpp"
-#include "cuda/plan/problem.hpp"
+#include "cuda/plan/plan_tiles.hpp"
 #include "cuda/plan/select.hpp"
 #include "seam/plan_operator.hpp"
 
@@ -58,7 +58,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
   std::unique_ptr<monge::EntrySolver> entry_solver(double per_row) override;
   std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
-  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
+  using PlanPoints::at;
+  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points,
+                                          std::shared_ptr<PointOrder const> order) const override;
 
  private:
   PlanEntries* entries_or_null() override { return this; }
@@ -106,6 +108,8 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   };
 
   Frozen& frozen(Side side);
+  /// The tiles of passes whose rows are the points of a side; null where passes take all pairs.
+  ListedTiles const* tiles(Side side);
   Workspace& workspace();
   EntryStore& entry_store(Side side, bool keep);
   /// Whether the cache has room for the entries of a side.
@@ -161,6 +165,8 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   Potentials potentials_;
   double eps_;
   double cache_bytes_;
+  std::optional<PlanTiles> tiles_;  // Null unless products of one column leave out pairs, until the first of them.
+  std::optional<Side> new_side_;    // The side whose points at() has replaced.
   std::optional<Frozen> frozen_[2];
   double known_mean_over_least_[2];    // Ratio for the weights, or for the marginals at another eps.
   DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.

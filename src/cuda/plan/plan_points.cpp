@@ -3,6 +3,7 @@
 
 #include "core/numbers.hpp"
 #include "cuda/entries/point_slopes.hpp"
+#include "cuda/plan/frozen.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "cuda/vectors/kernels.hpp"
 
@@ -124,13 +125,15 @@ void PlanOperator::cosine_gradients(Side side, Vector const* l, Vector const* r,
                    stream);
 }
 
-std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {
+std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points,
+                                                      std::shared_ptr<PointOrder const> order) const {
   SharedRuntime const& runtime = problem_.runtime;
   DeviceGuard const guard(runtime->index());
   Side const other = opposite(side);
   Problem problem = problem_;
   problem.is_self = false;
   problem.costs = of_points().at(side, points);
+  if (problem.ordering) problem.ordering = ordering_at(runtime, *problem.ordering, *problem.costs, side, order.get());
   problem.weights[side_index(side)] =
       std::make_shared<Weights>(runtime, std::vector<double>(to_size(points.rows()), 1.0), runtime->stream());
 
@@ -152,7 +155,9 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
            kept.data()},
           runtime->stream());
   kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
-  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, 0, runtime->stream());
+  auto plan = std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, 0, runtime->stream());
+  plan->new_side_ = side;
+  return plan;
 }
 
 }  // namespace monge::cuda

@@ -68,13 +68,15 @@ Transform transform_logits(Problem const& problem, Side side, Potentials const& 
   return result;
 }
 
-Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps,
+                    ListedTiles const* tiles) {
   SharedRuntime const& runtime = problem.runtime;
   cudaStream_t const stream = runtime->stream();
   PackedSide const rows = problem.side(side);
   Transform result = transform_logits(problem, side, potentials, eps);
 
   Costs::SumPass pass = problem.costs->sum_pass(side, Pass::softmin);
+  pass.tiles = tiles;
   DeviceArray<unsigned char> const partials(runtime, pass.size() * 2 * size_of(rows.scalar));
   pass.arguments.logits = result.logits.values.data();
   pass.arguments.factors = result.logits.factors.data();
@@ -227,6 +229,35 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   sum_plan(problem, problem.costs->tile_evaluation(), potentials, eps, out, queue);
 }
 
+void sum_plan(Problem const& problem, PlanLists const& lists, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out) {
+  cudaStream_t const stream = problem.runtime->stream();
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  auto const size = [&](int s) { return product(lists.tiles[s].parts, points[s].padded_size); };
+  double *sums[2] = {}, *costs = nullptr;
+  EntryLogits logits;
+  DeviceArray<unsigned char> const memory =
+      allocate_parts(problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
+                     Part{logits.of[1], points[1].padded_size}, Part{sums[0], size(0)}, Part{costs, size(0)},
+                     Part{sums[1], problem.is_self ? 0 : size(1)});
+  logits.make(problem, potentials, eps, stream);
+  JoinedSumsArguments joined{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out, {}};
+  for (int s : {0, 1}) {
+    joined.left_out[s] = lists.left_out[s];
+    if (problem.is_self && s == 1) {
+      joined.marginals[1] = joined.marginals[0];
+      continue;
+    }
+    launch_listed_evaluation(lists.tiles[s],
+                             {logits.parameters, problem.costs->scores(Side::rows).factor, logits.of[s],
+                              logits.of[1 - s], sums[s], s == 0 ? costs : nullptr},
+                             stream);
+    joined.marginals[s] = {sums[s], points[s].padded_size, lists.tiles[s].parts};
+  }
+  joined.costs[0] = {costs, points[0].padded_size, lists.tiles[0].parts};
+  sum_plan(joined, stream);
+}
+
 std::int64_t plan_sum_count(Problem const& problem) {
   return plan_sum_parts(problem.size(Side::rows)) + plan_sum_parts(problem.size(Side::columns));
 }
@@ -235,7 +266,8 @@ Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts
   std::size_t const row_parts = to_size(plan_sum_parts(problem.size(Side::rows)));
   PlanSums total[2];
   for (std::size_t k = 0; k < parts.size(); ++k) total[k < row_parts ? 0 : 1].add(parts[k]);
-  return evaluate_plan(eps, total[0].side, total[1].side, total[0].costs.value() + total[1].costs.value());
+  return evaluate_plan(eps, total[0].side, total[1].side, total[0].costs.value() + total[1].costs.value(),
+                       std::min(total[0].left_out.value(), total[1].left_out.value()));
 }
 
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals) {

@@ -53,6 +53,8 @@ struct Logits {
 /// A pair of potentials, each in the centred gauge (f', g').
 using Potentials = DeviceVector[2];
 
+struct Ordering;  // cuda/geometry/ordering.hpp
+
 struct Problem {
   SharedRuntime runtime;
   std::shared_ptr<Costs const> costs;
@@ -60,6 +62,7 @@ struct Problem {
   Precision precision = Precision::float32;
   bool is_self = false;  // EntropicOperator::is_self(): f = g, and both sides share one Weights.
   Penalties penalties;
+  std::shared_ptr<Ordering const> ordering;  // Null where passes take all pairs.
 
   int size(Side side) const { return costs->size(side); }
   PackedSide side(Side side) const;
@@ -74,7 +77,9 @@ struct Transform {
 };
 /// Only the parameters and logits of a Transform.
 Transform transform_logits(Problem const& problem, Side side, Potentials const& potentials, double eps);
-Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps);
+/// Over the given tiles alone, unless these are null.
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps,
+                    ListedTiles const* tiles = nullptr);
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
 
@@ -83,6 +88,14 @@ std::int64_t plan_sum_count(Problem const& problem);
 /// Writes the PlanSums to device memory.
 void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
               Queue const& queue);
+/// The tiles of passes over a plan whose rows are the points of a side, and what the marginals lack, by point.
+struct PlanLists {
+  ListedTiles tiles[2];
+  double const* left_out[2] = {};
+};
+/// The same over the given tiles.
+void sum_plan(Problem const& problem, PlanLists const& lists, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out);
 /// The values of the plan from a host copy of its PlanSums.
 Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps);
 /// Waits.

@@ -11,10 +11,13 @@ struct PlanSums {
   SideSums side;
   /// Terms of <C', P>.
   CompensatedSum costs;
+  /// Bounds of what the marginals lack.
+  CompensatedSum left_out;
 
   MONGE_HOST_DEVICE void add(PlanSums const& other) {
     side.add(other.side);
     costs.add(other.costs);
+    left_out.add(other.left_out);
   }
 };
 /// The number of parts in which the points of a side are summed.
@@ -43,6 +46,7 @@ struct JoinedSumsArguments {
   PointParts marginals[2], costs[2];
   double const* potential[2];
   PlanSumsOutput out;
+  double const* left_out[2] = {};  // Of each point a bound of what its marginal lacks; null for nothing.
 };
 void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue);
 

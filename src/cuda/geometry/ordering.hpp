@@ -1,0 +1,51 @@
+// The order of the points of a problem whose passes leave out pairs, on the device.
+#pragma once
+#include <memory>
+
+#include "cuda/geometry/costs.hpp"
+#include "cuda/tiles/tile_search.hpp"
+
+namespace monge::cuda {
+
+/// One side: its points in the order of their tree, and the boxes of the nodes.
+class OrderedSide {
+ public:
+  /// `point`: the caller's number of the point at each place. `packed`: the points in the caller's order.
+  OrderedSide(SharedRuntime const& runtime, std::shared_ptr<DeviceArray<int> const> point, int size,
+              Operand const& packed);
+
+  OrderedPoints const& points() const { return points_; }
+  TreeLevels const& levels() const { return levels_; }
+  double const* boxes() const { return boxes_.data(); }
+  std::shared_ptr<DeviceArray<int> const> const& order() const { return order_; }
+
+ private:
+  std::shared_ptr<DeviceArray<int> const> order_;
+  OrderedPoints points_;
+  TreeLevels levels_;
+  DeviceArray<unsigned char> memory_;
+  DeviceArray<double> boxes_;
+};
+
+/// Both sides. Costs are squared distances of at most kLargestDifferenceDimension coordinates.
+struct Ordering {
+  std::shared_ptr<OrderedSide const> side[2];
+  double share;  // OperatorOptions::truncation
+
+  OrderedSide const& of(Side which) const { return *side[side_index(which)]; }
+};
+
+/// Orders the points, which are finite.
+std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double share);
+/// With other points on one side, in the order `given`; null: that of a tree.
+std::shared_ptr<Ordering const> ordering_at(SharedRuntime const& runtime, Ordering const& ordering, Costs const& costs,
+                                            Side side, PointOrder const* given);
+/// The same order for costs that pack the same points in another precision.
+std::shared_ptr<Ordering const> twin_ordering(SharedRuntime const& runtime, Ordering const& ordering,
+                                              Costs const& costs);
+/// Copies on the host. Waits.
+PointOrders orders_of(Runtime const& runtime, Ordering const& ordering);
+/// The order of one side to itself.
+std::shared_ptr<Ordering const> self_ordering(Ordering const& ordering, Side side);
+
+}  // namespace monge::cuda

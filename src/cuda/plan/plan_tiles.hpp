@@ -1,0 +1,45 @@
+// The tiles that passes over a plan take: for each side those of its rows' budgets, joined with the other side's.
+#pragma once
+#include "cuda/geometry/ordering.hpp"
+#include "cuda/plan/problem.hpp"
+
+namespace monge::cuda {
+
+class PlanTiles {
+ public:
+  /// `problem` has an ordering and outlives this object.
+  explicit PlanTiles(Problem const& problem);
+
+  /// For passes over the plan at these potentials, whatever they are: pairs left out carry at most Ordering::share of
+  /// each row and of each column.
+  void find(Potentials const& potentials, double eps);
+  /// The same for the rows of one side alone, whose potential is not known.
+  void find(Side side, Potentials const& potentials, double eps);
+  /// The same for a sweep that begins with the rows.
+  void find(Potentials const& potentials, Sweep const& sweep);
+  /// Keeps the potentials of one side for which the tiles were found.
+  void keep(Side side, DeviceVector const& potential);
+  /// Whether the tiles of find() for sweeps still serve a sweep at these potentials. Waits.
+  bool serve(Potentials const& potentials, double eps) const;
+
+  /// The tiles of a pass whose rows are the points of `rows`, with memory for logits in float64.
+  ListedTiles const& of(Side rows) const { return listed_[is_self() ? 0 : side_index(rows)]; }
+  /// The values of the plan, which allow for what is left out. Finds its tiles. Waits.
+  Evaluation evaluate(Potentials const& potentials, double eps, PlanMarginals const& marginals);
+
+ private:
+  bool is_self() const { return problem_.is_self; }
+  void find_side(Side side, double const* own, Potentials const& potentials, double eps);
+  void join() const;
+
+  Problem const& problem_;
+  ListedTiles listed_[2];
+  DeviceArray<unsigned char> memory_;
+  double* models_[2] = {};
+  double* of_tiles_[2] = {};     // For each tile a bound of what its rows lack at
+  DeviceArray<double> plus_[2];  // these potentials, which are near the transforms of the other side's.
+  DeviceArray<double> kept_[2];
+  mutable DeviceArray<double> movement_;
+};
+
+}  // namespace monge::cuda

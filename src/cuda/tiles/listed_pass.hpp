@@ -1,0 +1,66 @@
+// Passes over the tiles of pairs that carry mass (docs/math.md, section 20). Points lie in the order of a tree inside
+// these passes, in tiles of kTilePoints; all vectors outside have the caller's order.
+#pragma once
+#include <cstdint>
+
+#include "cuda/launch/arguments.hpp"
+#include "geometry/point_tree.hpp"
+
+namespace monge::cuda {
+
+/// Packed points of one side in the order of its tree. Padding points are zero.
+struct OrderedPoints {
+  int size = 0;
+  int padded_size = 0;
+  int dimension = 0;
+  int stride = 0;  // Elements between points.
+  DataType scalar = DataType::float32;
+  void const* points = nullptr;
+  int const* point = nullptr;  // The caller's number of the point at each place.
+
+  int tiles() const { return static_cast<int>((size - 1) / kTilePoints + 1); }
+  friend bool operator==(OrderedPoints const&, OrderedPoints const&) = default;
+};
+
+/// For each tile of one side a bit for each tile of the other.
+struct TileBits {
+  std::uint32_t* data = nullptr;
+  int words = 0;  // Words of 32 tiles in a row.
+
+  friend bool operator==(TileBits const&, TileBits const&) = default;
+};
+
+/// The tiles of a pass whose rows are the points of one side, and its memory.
+struct ListedTiles {
+  OrderedPoints rows, columns;
+  TileBits bits;
+  int parts = 1;            // Parts in which the tiles of a row are summed.
+  void* logits = nullptr;   // Memory for the logits of the columns in their order, float64 or of the points' type,
+  void* factors = nullptr;  // and for their factors.
+
+  /// The partial sums of a row, for the kernels that join them.
+  WorkPlan work() const;
+  friend bool operator==(ListedTiles const&, ListedTiles const&) = default;
+};
+
+/// The parts with which a pass fills the device.
+int parts_of(int row_tiles, int multiprocessors);
+
+/// ordered = the `size` points of `from` in the order of `point`, and zeros.
+void order_points(Operand const& from, OrderedPoints const& to, cudaStream_t stream);
+
+/// Pass::softmin or Pass::product over listed tiles: PartialSum [parts][rows.padded_size], by the caller's numbers.
+void launch_listed_pass(Pass pass, ListedTiles const& tiles, PassArguments const& arguments, cudaStream_t stream);
+
+/// Sums of the entries of a plan, in double, and of entries times costs.
+struct ListedEvaluation {
+  SweepParameters const* parameters;
+  double factor;             // PassArguments::factor
+  double const* row_logits;  // By the caller's numbers.
+  double const* column_logits;
+  double* sums;   // [parts][rows.padded_size], by the caller's numbers;
+  double* costs;  // the same; null if not wanted.
+};
+void launch_listed_evaluation(ListedTiles const& tiles, ListedEvaluation const& arguments, cudaStream_t stream);
+
+}  // namespace monge::cuda

@@ -1,0 +1,351 @@
+// Models of nodes, one lane for each; and the search for tiles, one warp for each tile of rows.
+//
+// A word of bits is a node five levels above the tiles. The warp bounds 32 words at a time, then the 32 tiles of each
+// word that is left. It does so twice: the first time it counts bounds in a histogram, from which follows the bound
+// below which all may be left out; the second time it writes the bits. About 30 d operations in double for a bound.
+#include "cuda/tiles/tile_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/numbers.hpp"
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/points.cuh"
+#include "cuda/launch/sizes.hpp"
+#include "geometry/tile_model.hpp"
+
+namespace monge::cuda {
+namespace {
+
+constexpr int kMostDimensions = kLargestDifferenceDimension;
+constexpr int kSearchWarps = 4, kSearchThreads = 32 * kSearchWarps;
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+/// The part of a share that words may use up. Their bounds are compared with it one by one, so most of it stays.
+constexpr double kWordShare = 0.25;
+/// The histogram of bounds below the share, in quarters of a factor of two.
+constexpr int kBins = 128, kBinsOfTwo = 4;
+
+template <class T>
+void boxes_of_tiles(OrderedPoints const& points, double* boxes, cudaStream_t stream) {
+  auto const* const data = static_cast<T const*>(points.points);
+  for_each_point(points.tiles(), stream, [=] __device__(int tile) {
+    std::int64_t const begin = static_cast<std::int64_t>(tile) * kTilePoints;
+    std::int64_t const end = min(begin + kTilePoints, static_cast<std::int64_t>(points.size));
+    for (int k = 0; k < points.dimension; ++k) {
+      double least = static_cast<double>(data[begin * points.stride + k]), most = least;
+      for (std::int64_t place = begin + 1; place < end; ++place) {
+        double const value = static_cast<double>(data[place * points.stride + k]);
+        least = fmin(least, value);
+        most = fmax(most, value);
+      }
+      set_box(boxes + box_size(points.dimension) * tile, points.dimension, k, least, most);
+    }
+  });
+}
+
+void boxes_above(TreeLevels const& levels, int dimension, double* boxes, cudaStream_t stream) {
+  for (int height = 1; height < levels.heights; ++height) {
+    int const first = levels.first[height], below = levels.first[height - 1], count = levels.nodes[height - 1];
+    std::int64_t const size = box_size(dimension);
+    for_each_point(levels.nodes[height], stream, [=] __device__(int q) {
+      double const* const child = boxes + size * (below + 2 * q);
+      join_boxes(boxes + size * (first + q), child, 2 * q + 1 < count ? child + size : child, dimension);
+    });
+  }
+}
+
+/// A block of one warp finds the models of the tiles of a word, one a lane, and of the nodes above them. kDimension:
+/// the coordinates, or 0 for any number of them, in slower memory.
+template <class T, int kDimension>
+__global__ void __launch_bounds__(32) models_kernel(ModelArguments const of) {
+  constexpr int kTile = static_cast<int>(kTilePoints), kPoints = 32 * kTile;
+  constexpr int kPitch = kTile + 1;  // Lanes read the same point of their tiles, from different banks.
+  __shared__ double values[32 * kPitch], weights[32 * kPitch];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const lane = static_cast<int>(threadIdx.x), word = static_cast<int>(blockIdx.x);
+  int const d = kDimension > 0 ? kDimension : of.points.dimension;
+  std::int64_t const first = static_cast<std::int64_t>(word) * kPoints, rest = of.points.size - first;
+  for (int p = lane; p < kPoints && p < rest; p += 32) {
+    int const point = of.points.point[first + p];
+    values[p / kTile * kPitch + p % kTile] = of.potential[point] * of.log_unit;
+    weights[p / kTile * kPitch + p % kTile] = of.weight ? of.weight[point] : 1.0;
+  }
+  __syncwarp();
+  auto const model_of = [&](int height, int q) { return of.models + model_size(d) * (of.levels.first[height] + q); };
+  auto const box_of = [&](int height, int q) { return of.boxes + box_size(d) * (of.levels.first[height] + q); };
+  int const tile = word * 32 + lane;
+  if (tile < of.levels.nodes[0]) {
+    double scratch[fit_scratch(kDimension > 0 ? kDimension : kMostDimensions)];
+    double const* const box = box_of(0, tile);
+    double* const model = model_of(0, tile);
+    auto const* const points = static_cast<T const*>(of.points.points) + (first + lane * kTile) * of.points.stride;
+    set_model_box(model, box, d, of.unit);
+    auto const read = [&](std::int64_t p, double* coordinates) -> ModelPoint {
+#pragma unroll
+      for (int k = 0; k < (kDimension > 0 ? kDimension : d); ++k)
+        coordinates[k] = of.unit * (static_cast<double>(points[p * of.points.stride + k]) - box[k]);
+      return {values[lane * kPitch + p], weights[lane * kPitch + p]};
+    };
+    fit_model(model, d, min(kTilePoints, rest - lane * kTile), read, scratch);
+  }
+  for (int height = 1; height < of.levels.heights; ++height) {
+    __syncwarp();
+    int const q = (word * 32 >> height) + lane;
+    if (lane >= 32 >> height || q >= of.levels.nodes[height]) continue;
+    double* const model = model_of(height, q);
+    set_model_box(model, box_of(height, q), d, of.unit);
+    join_models(model, model_of(height - 1, 2 * q),
+                2 * q + 1 < of.levels.nodes[height - 1] ? model_of(height - 1, 2 * q + 1) : nullptr, d);
+  }
+}
+
+template <class T>
+void find_models_of(ModelArguments const& arguments, cudaStream_t stream) {
+  auto const launch = [&]<int kDimension>() {
+    launch_chained(models_kernel<T, kDimension>, divided_up(arguments.levels.nodes[0], 32), 32, 0, stream, arguments);
+  };
+  switch (arguments.points.dimension) {
+    case 1:
+      return launch.template operator()<1>();
+    case 2:
+      return launch.template operator()<2>();
+    case 3:
+      return launch.template operator()<3>();
+    default:
+      return launch.template operator()<0>();
+  }
+}
+
+/// A warp's view of a search.
+struct RowOfSearch {
+  SearchArguments const& of;
+  int row, lane;
+  double const* model;
+
+  __device__ explicit RowOfSearch(SearchArguments const& arguments)
+      : of(arguments),
+        row(static_cast<int>(blockIdx.x) * kSearchWarps + static_cast<int>(threadIdx.x) / 32),
+        lane(static_cast<int>(threadIdx.x) % 32),
+        model(of.rows.models + model_size(of.dimension) * row) {}
+  __device__ bool exists() const { return row < of.rows.levels.nodes[0]; }
+  __device__ int words() const { return of.columns.levels.nodes[of.columns.levels.heights - 1]; }
+  __device__ std::uint32_t* bits() const { return of.bits.data + static_cast<std::int64_t>(row) * of.bits.words; }
+
+  /// An upper bound of the logits of a node of the columns; minus infinity without mass.
+  __device__ double bound(int node, double& log_mass) const {
+    double const* const column = of.columns.models + model_size(of.dimension) * node;
+    log_mass = column[1];
+    return log_mass == -kInfinity ? -kInfinity : largest_logit(model, column, of.dimension);
+  }
+  __device__ double bound_of_word(int word, double& log_mass) const {
+    log_mass = -kInfinity;
+    return word < words() ? bound(of.columns.levels.first[of.columns.levels.heights - 1] + word, log_mass) : -kInfinity;
+  }
+  /// The bound of the sum over the lane's tile of a word, as a logarithm; minus infinity for no tile.
+  __device__ double size_of_tile(int word) const {
+    int const tile = word * 32 + lane;
+    double log_mass = -kInfinity;
+    double const found = tile < of.columns.levels.nodes[0] ? bound(tile, log_mass) : -kInfinity;
+    return found + log_mass;
+  }
+};
+
+/// Keeps tiles of kNearWords words whose bound is at least 2^-kNearRange of the largest.
+constexpr int kNearWords = 8;
+constexpr double kNearRange = 10;
+__global__ void __launch_bounds__(kSearchThreads) near_kernel(SearchArguments const arguments) {
+  start_next_kernel();
+  wait_for_previous_kernel();
+  RowOfSearch const row(arguments);
+  if (!row.exists()) return;
+  for (int w = row.lane; w < arguments.bits.words; w += 32) row.bits()[w] = 0;
+  __syncwarp();
+  // The largest bound of the words of each lane. Neighbours have other lanes.
+  double best = -kInfinity;
+  int word = 0;
+  for (int w = row.lane; w < row.words(); w += 32) {
+    double log_mass;
+    double const found = row.bound_of_word(w, log_mass) + log_mass;
+    if (!(found <= best)) best = found, word = w;
+  }
+  int chosen[kNearWords];
+  double largest = -kInfinity;
+#pragma unroll
+  for (int k = 0; k < kNearWords; ++k) {
+    double const most = warp_max(best);
+    unsigned const owners = __ballot_sync(kAllLanes, best == most || isnan(best));
+    int const owner = owners == 0 ? 0 : __ffs(static_cast<int>(owners)) - 1;
+    chosen[k] = __shfl_sync(kAllLanes, word, owner);
+    if (row.lane == owner) best = -kInfinity;
+    largest = fmax(largest, warp_max(row.size_of_tile(chosen[k])));
+  }
+#pragma unroll
+  for (int k = 0; k < kNearWords; ++k) {
+    double const size = row.size_of_tile(chosen[k]);
+    unsigned const kept = __ballot_sync(kAllLanes, !(size < largest - kNearRange) && size > -kInfinity);
+    if (row.lane == 0) row.bits()[chosen[k]] |= kept;
+    __syncwarp();
+  }
+}
+
+__global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments const arguments) {
+  __shared__ unsigned histograms[kSearchWarps][kBins];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  RowOfSearch const row(arguments);
+  if (!row.exists()) return;
+  unsigned* const histogram = histograms[threadIdx.x / 32];
+  for (int k = row.lane; k < kBins; k += 32) histogram[k] = 0;
+  __syncwarp();
+  double const top = log2(arguments.share), least_of_word = log2(kWordShare * arguments.share / arguments.total);
+  auto const bin = [&](double size) { return static_cast<int>(fmin((top - size) * kBinsOfTwo, kBins - 1.0)); };
+  // Calls visit(word, size of the lane's tile) for each word that is not left out; the bound of the others.
+  auto const for_words = [&](auto&& visit) {
+    double lost = 0;
+    for (int first = 0; first < row.words(); first += 32) {
+      int const mine = first + row.lane;
+      double log_mass;
+      double const found = row.bound_of_word(mine, log_mass);
+      bool const is_open = log_mass > -kInfinity && !(found <= least_of_word);
+      if (!is_open && log_mass > -kInfinity) lost += exp2(found + log_mass);
+      for (unsigned open = __ballot_sync(kAllLanes, is_open); open != 0; open &= open - 1) {
+        int const word = first + __ffs(static_cast<int>(open)) - 1;
+        visit(word, row.size_of_tile(word));
+      }
+    }
+    return warp_sum(lost);
+  };
+  double lost = for_words([&](int, double size) {
+    if (size <= top && size > -kInfinity) atomicAdd(histogram + bin(size), 1u);
+  });
+  __syncwarp();
+  int first_out = kBins;
+  double const room = arguments.share - lost;
+  for (double sum = 0; first_out > 0; --first_out) {
+    // Each member of a bin is at most its upper end.
+    sum += histogram[first_out - 1] * exp2(top - static_cast<double>(first_out - 1) / kBinsOfTwo);
+    if (!(sum <= room)) break;
+  }
+  for (int w = row.lane; w < arguments.bits.words; w += 32) row.bits()[w] = 0;
+  __syncwarp();
+  double lost_tiles = 0;
+  (void)for_words([&](int word, double size) {
+    bool const is_out = size <= top && (size == -kInfinity || bin(size) >= first_out);
+    if (is_out) lost_tiles += exp2(size);
+    unsigned const kept = __ballot_sync(kAllLanes, !is_out);
+    if (row.lane == 0) row.bits()[word] = kept;
+  });
+  lost += warp_sum(lost_tiles);
+  if (row.lane == 0) arguments.left_out[row.row] = lost * (1 + kModelRounding);
+}
+
+/// Bit k of the word of lane l becomes bit l of the word of lane k.
+__device__ __forceinline__ std::uint32_t transposed(std::uint32_t word) {
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  std::uint32_t result = 0;
+#pragma unroll
+  for (int k = 0; k < 32; ++k) {
+    std::uint32_t const of_bit = __ballot_sync(kAllLanes, (word >> k) & 1u);
+    if (lane == k) result = of_bit;
+  }
+  return result;
+}
+
+/// A warp takes a square of 32 x 32 bits. Of one matrix with itself, squares on the diagonal and above.
+__global__ void __launch_bounds__(kSearchThreads)
+    join_bits_kernel(TileBits const rows, int row_tiles, TileBits const columns, int column_tiles) {
+  start_next_kernel();
+  wait_for_previous_kernel();
+  std::int64_t const square =
+      static_cast<std::int64_t>(blockIdx.x) * kSearchWarps + static_cast<std::int64_t>(threadIdx.x) / 32;
+  std::int64_t const row_word = square / rows.words, column_word = square % rows.words;
+  if (row_word * 32 >= row_tiles || (rows.data == columns.data && column_word < row_word)) return;
+  std::int64_t const lane = threadIdx.x % 32, row = row_word * 32 + lane, column = column_word * 32 + lane;
+  std::uint32_t* const own = rows.data + row * rows.words + column_word;
+  std::uint32_t* const other = columns.data + column * columns.words + row_word;
+  std::uint32_t const of_rows = row < row_tiles ? *own : 0u, of_columns = column < column_tiles ? *other : 0u;
+  std::uint32_t const joined = of_rows | transposed(of_columns), joined_columns = of_columns | transposed(of_rows);
+  if (row < row_tiles) *own = joined;
+  if (column < column_tiles) *other = joined_columns;
+}
+
+void launch(void (*kernel)(SearchArguments), SearchArguments const& arguments, cudaStream_t stream) {
+  launch_chained(kernel, divided_up(arguments.rows.levels.nodes[0], kSearchWarps), kSearchThreads, 0, stream,
+                 arguments);
+}
+
+/// Block (k, side) sums the k-th part of each kMovementParts of the points.
+__global__ void __launch_bounds__(kVectorThreads) movement_kernel(MovementArguments const arguments) {
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const side = static_cast<int>(blockIdx.x) / kMovementParts, part = static_cast<int>(blockIdx.x) % kMovementParts;
+  MovementArguments::OfSide const& of = arguments.side[side];
+  double sum = 0;
+  for (int i = part * kVectorThreads + static_cast<int>(threadIdx.x); i < of.size;
+       i += kMovementParts * kVectorThreads) {
+    if (of.weight[i] > 0)
+      sum += of.weight[i] * std::min(expm1(fabs(of.now[i] - of.then[i]) / arguments.eps), arguments.most);
+  }
+  sum = block_sum<kVectorThreads>(sum);
+  if (threadIdx.x == 0) arguments.out[blockIdx.x] = sum;
+}
+
+}  // namespace
+
+TreeLevels::TreeLevels(std::int64_t tiles) {
+  nodes[0] = static_cast<int>(tiles);
+  for (; heights <= kWordHeight && nodes[heights - 1] > 1; ++heights) {
+    first[heights] = first[heights - 1] + nodes[heights - 1];
+    nodes[heights] = (nodes[heights - 1] + 1) / 2;
+  }
+}
+
+void find_boxes(OrderedPoints const& points, TreeLevels const& levels, double* boxes, cudaStream_t stream) {
+  points.scalar == DataType::float64 ? boxes_of_tiles<double>(points, boxes, stream)
+                                     : boxes_of_tiles<float>(points, boxes, stream);
+  boxes_above(levels, points.dimension, boxes, stream);
+}
+
+void find_models(ModelArguments const& arguments, cudaStream_t stream) {
+  arguments.points.scalar == DataType::float64 ? find_models_of<double>(arguments, stream)
+                                               : find_models_of<float>(arguments, stream);
+}
+
+void find_near_tiles(SearchArguments const& arguments, cudaStream_t stream) {
+  launch(near_kernel, arguments, stream);
+}
+
+void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream) {
+  launch(reach_kernel, arguments, stream);
+}
+
+void join_bits(TileBits const& rows, int row_tiles, TileBits const& columns, int column_tiles, cudaStream_t stream) {
+  std::int64_t const squares = static_cast<std::int64_t>(divided_up(row_tiles, 32)) * rows.words;
+  launch_chained(join_bits_kernel, divided_up(squares, kSearchWarps), kSearchThreads, 0, stream, rows, row_tiles,
+                 columns, column_tiles);
+}
+
+void find_lack(LackArguments const& arguments, cudaStream_t stream) {
+  for_each_point(arguments.points.size, stream, [=] __device__(int place) {
+    int const point = arguments.points.point[place];
+    double const weight = arguments.weight[point];
+    double const rise = (arguments.potential[point] - arguments.plus[point]) / arguments.eps;
+    arguments.out[point] = weight > 0 ? weight * arguments.of_tiles[place / kTilePoints] * exp(rise) : 0;
+  });
+}
+
+void find_next(NextArguments const& arguments, cudaStream_t stream) {
+  for_each_point(arguments.points.size, stream, [=] __device__(int i) {
+    bool const counts = arguments.points.weight[i] > 0;
+    double const old = arguments.old[i];
+    arguments.out[i] = counts ? arguments.rule.next(old, arguments.plus[i], arguments.points.shift[i]) : old;
+  });
+}
+
+void find_movement(MovementArguments const& arguments, cudaStream_t stream) {
+  launch_chained(movement_kernel, 2 * kMovementParts, kVectorThreads, 0, stream, arguments);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,91 @@
+// Models of the nodes of trees on the device, and the search for the tiles of pairs that carry mass
+// (geometry/tile_model.hpp; docs/math.md, section 20).
+#pragma once
+#include <cstdint>
+
+#include "cuda/tiles/listed_pass.hpp"
+#include "entropic/update_rule.hpp"
+
+namespace monge::cuda {
+
+/// The nodes whose models the search reads: tiles, and up to kWordHeight levels above them. A node of the highest level
+/// stands for a word of bits.
+inline constexpr int kWordHeight = 5;
+struct TreeLevels {
+  int heights = 1;                  // Levels.
+  int first[kWordHeight + 1] = {};  // The number of the first node of a level,
+  int nodes[kWordHeight + 1] = {};  // and the nodes.
+
+  explicit TreeLevels(std::int64_t tiles);
+  TreeLevels() = default;
+  int all() const { return first[heights - 1] + nodes[heights - 1]; }
+};
+
+/// box_size() numbers for each node.
+void find_boxes(OrderedPoints const& points, TreeLevels const& levels, double* boxes, cudaStream_t stream);
+
+struct ModelArguments {
+  OrderedPoints points;
+  TreeLevels levels;
+  double const* boxes;
+  double const* potential;  // By the caller's numbers;
+  double const* weight;     // the same; null: no point is left out, and the masses are numbers of points.
+  double unit, log_unit;    // The factors that give coordinates and potentials their units.
+  double* models;           // model_size() numbers for each node.
+};
+void find_models(ModelArguments const& arguments, cudaStream_t stream);
+
+/// One side of a search.
+struct SearchSide {
+  TreeLevels levels;
+  double const* models;
+};
+struct SearchArguments {
+  SearchSide rows, columns;
+  int dimension;
+  double share;      // The most that is left out of sum_j b_j 2^t_ij of each row i, if this sum is at least 1.
+  double total;      // The mass of the columns.
+  TileBits bits;     // A row of words for each tile of the rows.
+  double* left_out;  // For each tile of the rows a bound of what is left out.
+};
+/// Finds a few tiles of columns in which the largest terms b_j 2^t_ij may lie.
+void find_near_tiles(SearchArguments const& arguments, cudaStream_t stream);
+/// Finds the tiles of columns that the rows of each tile may need.
+void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
+
+/// Both get the pairs that are in either. `columns` may be `rows`.
+void join_bits(TileBits const& rows, int row_tiles, TileBits const& columns, int column_tiles, cudaStream_t stream);
+
+/// What the marginals of the points of a side may lack: weight_i of_tile exp((potential_i - plus_i) / eps), where
+/// of_tile is what the tile's rows lack at the potential `plus`. All but of_tiles by the caller's numbers.
+struct LackArguments {
+  OrderedPoints points;
+  double const *of_tiles, *weight, *potential, *plus;
+  double eps;
+  double* out;
+};
+void find_lack(LackArguments const& arguments, cudaStream_t stream);
+
+/// The potentials of one side that a sweep makes of `old` and their transforms `plus`.
+struct NextArguments {
+  PackedSide points;
+  UpdateRule rule;
+  double const *old, *plus;
+  double* out;
+};
+void find_next(NextArguments const& arguments, cudaStream_t stream);
+
+/// Partial sums of weight_i min(exp(|now_i - then_i| / eps) - 1, most), kMovementParts for each side.
+inline constexpr int kMovementParts = 64;
+struct MovementArguments {
+  struct OfSide {
+    int size;
+    double const *weight, *now, *then;
+  };
+  OfSide side[2];
+  double eps, most;
+  double* out;
+};
+void find_movement(MovementArguments const& arguments, cudaStream_t stream);
+
+}  // namespace monge::cuda
