@@ -56,6 +56,29 @@ def test_tensors(clouds):
     np.testing.assert_allclose(batch.plan[0].cpu(), expected.plan, **CLOSE)
 
 
+def test_multiscale():
+    random = np.random.default_rng(44)
+    clouds = random.random((2300, 3)).astype("f4"), random.random((2100, 3)).astype("f4") ** 1.5
+    x, y = cuda(clouds)
+    result = monge.solve_sample(x, y, reg=0.05, method="multiscale", tol=1e-6)
+    expected = monge.solve_sample(*clouds, reg=0.05, method="sinkhorn", tol=1e-6)
+    assert result.converged and 0 < result.report.left_out <= 1e-6 / 8
+    assert float(result.value) == pytest.approx(float(expected.value), rel=1e-5)
+    np.testing.assert_allclose(result.plan.cpu(), expected.plan, rtol=1e-2, atol=1e-8)
+    # Averages of points of the unit cube: plans of these errors differ by far less than 1e-3 of a row's mass.
+    np.testing.assert_allclose(result.apply(y).cpu(), expected.apply(clouds[1]), atol=1e-3 / 2300)
+    new = torch.rand(50, 3, device="cuda")
+    np.testing.assert_allclose(result.transform(new).cpu(), expected.transform(new.cpu().numpy()), atol=1e-3)
+    losses, gradients = [], []
+    for method in ("multiscale", "sinkhorn"):
+        points = x.clone().requires_grad_()
+        loss = monge.torch.SamplesLoss(blur=0.1, method=method, tol=1e-6)(points, y)
+        gradients.append(torch.autograd.grad(loss, points)[0])
+        losses.append(loss.item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4, abs=1e-7)
+    torch.testing.assert_close(*gradients, rtol=0, atol=1e-3 / 2300)
+
+
 def test_the_callers_stream(clouds):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
