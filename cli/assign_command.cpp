@@ -129,13 +129,8 @@ int assign_file(AssignArguments const& arguments) {
   }
   std::string const json = json_text(report_json(run));
   std::string const written = folder.fill(files, json, {"status.npy", "values.npy"});
-  if (arguments.run.json) {
-    fmt::print("{}", json);
-  } else if (!arguments.run.quiet) {
-    print_summary(run, device, written);
-  }
-  if (interrupted()) return kInterrupted;
-  return run.infeasible + run.invalid == 0 ? kDone : kShort;
+  print_result(arguments.run, json, [&] { print_summary(run, device, written); });
+  return interrupted() ? kInterrupted : run.infeasible + run.invalid == 0 ? kDone : kShort;
 }
 
 }  // namespace
@@ -143,19 +138,13 @@ int assign_file(AssignArguments const& arguments) {
 void add_assign_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("assign", "Pair rows and columns of matrices at the least sum of costs");
   auto const arguments = std::make_shared<AssignArguments>();
-  auto const add_file = [&](char const* name, std::string& path, char const* description) {
-    return command.add_option(name, path, description)->type_name("FILE");
-  };
-  add_file("cost", arguments->cost, "costs, n x m or B x n x m: .npy or .csv; inf forbids a pair")->required();
-  command
-      .add_option("--out", arguments->out,
-                  "folder for the pairs, row_indices.npy and column_indices.npy, for report.json and, of a batch, for "
-                  "status.npy (0 optimal, 1 infeasible, 2 invalid) and values.npy, the sums")
-      ->type_name("FOLDER")
-      ->required();
+  add_file(command, "cost", arguments->cost, "costs, n x m or B x n x m: .npy or .csv; inf forbids a pair")->required();
+  add_out_folder(command, arguments->out,
+                 "folder for the pairs, row_indices.npy and column_indices.npy, for report.json and, of a batch, for "
+                 "status.npy (0 optimal, 1 infeasible, 2 invalid) and values.npy, the sums");
   command.add_flag("--maximize", arguments->maximize, "look for the largest sum; -inf forbids a pair");
-  add_file("--rows", arguments->rows, "of a batch: the first rows of each matrix that are used (B)");
-  add_file("--columns", arguments->columns, "of a batch: the first columns of each matrix that are used (B)");
+  add_file(command, "--rows", arguments->rows, "of a batch: the first rows of each matrix that are used (B)");
+  add_file(command, "--columns", arguments->columns, "of a batch: the first columns of each matrix that are used (B)");
   arguments->run.device = "cpu";  // A GPU is faster for batches alone, and takes no large matrix.
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = assign_file(*arguments); });

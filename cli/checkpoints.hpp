@@ -1,6 +1,5 @@
 // Checkpoints: potentials of a solve that goes on, as files from which another solve may start.
 #pragma once
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>

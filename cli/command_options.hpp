@@ -51,6 +51,15 @@ CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value
   return add_option(command, field, value, option_text(value));
 }
 
+/// The name is that of an option, as "--a", or of an argument without dashes.
+inline CLI::Option* add_file(CLI::App& command, std::string const& name, std::string& path,
+                             std::string const& description) {
+  return command.add_option(name, path, description)->type_name("FILE");
+}
+inline void add_out_folder(CLI::App& command, std::string& path, std::string const& description) {
+  command.add_option("--out", path, description)->type_name("FOLDER")->required();
+}
+
 /// Rules of --eps and --eps-relative, which the command has: one of them, and no 0, which to the library is an eps that
 /// is not given.
 inline void add_eps_rules(CLI::App& command) {

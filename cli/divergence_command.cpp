@@ -1,8 +1,6 @@
 #include "divergence_command.hpp"
 
 #include <cmath>
-#include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -102,10 +100,7 @@ int diverge_files(DivergenceArguments arguments) {
   run.note(in);
   run.read_seconds = watch.lap();
 
-  options.progress = [&](Progress const& state) {
-    progress.show(state);
-    return !interrupted();
-  };
+  options.progress = shown_by(progress);
   note_interrupt();
   progress.show("solving");
   Divergence const divergence = sinkhorn_divergence(device.context, problem, options);
@@ -121,17 +116,8 @@ int diverge_files(DivergenceArguments arguments) {
 
   std::string const json = json_text(report_json(run, options, divergence));
   std::string const written = folder.fill(files, json, {std::begin(kGradientFiles), std::end(kGradientFiles)});
-  if (arguments.run.json) {
-    fmt::print("{}", json);
-  } else if (!arguments.run.quiet) {
-    print_summary(run, divergence, device, written);
-  }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted; the results were written\n");
-    return kInterrupted;
-  }
-  Status const status = divergence.status();
-  return status == Status::converged || status == Status::completed ? kDone : kShort;
+  print_result(arguments.run, json, [&] { print_summary(run, divergence, device, written); });
+  return final_code(code_of(divergence.status()));
 }
 
 }  // namespace
@@ -142,15 +128,11 @@ void add_divergence_command(CLI::App& app, int& exit_code) {
   auto const arguments = std::make_shared<DivergenceArguments>();
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
-  command.add_option("--cost-xx", arguments->cost_xx, "with --cost: costs between the rows of it, n x n, symmetric")
-      ->type_name("FILE");
-  command.add_option("--cost-yy", arguments->cost_yy, "with --cost: costs between the columns of it, m x m, symmetric")
-      ->type_name("FILE");
-  command.add_option("--out", arguments->out, "folder for report.json and, with --gradients, grad_x.npy and others")
-      ->type_name("FOLDER")
-      ->required();
-  command.add_option("--a", arguments->a, "weights of x (n); uniform if not given")->type_name("FILE");
-  command.add_option("--b", arguments->b, "weights of y (m); uniform if not given")->type_name("FILE");
+  add_file(command, "--cost-xx", arguments->cost_xx, "with --cost: costs between the rows of it, n x n, symmetric");
+  add_file(command, "--cost-yy", arguments->cost_yy, "with --cost: costs between the columns of it, m x m, symmetric");
+  add_out_folder(command, arguments->out, "folder for report.json and, with --gradients, grad_x.npy and others");
+  add_file(command, "--a", arguments->a, "weights of x (n); uniform if not given");
+  add_file(command, "--b", arguments->b, "weights of y (m); uniform if not given");
   command.add_flag("--gradients", arguments->gradients, "write grad_a.npy, grad_b.npy, grad_x.npy and grad_y.npy");
   visit_solve_options(arguments->options, [&]<class Value>(auto const& field, Value& value) {
     if constexpr (std::is_same_v<Value, Method>)

@@ -1,7 +1,6 @@
 #include "exact_command.hpp"
 
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -82,10 +81,7 @@ int solve_exact_files(ExactArguments arguments) {
   options.g = vector("g", g);
   run.read_seconds = watch.lap();
 
-  options.progress = [&](ExactProgress const& state) {
-    progress.show(state);
-    return !interrupted();
-  };
+  options.progress = shown_by(progress);
   note_interrupt();
   progress.show("solving");
   ExactPlan plan = solve_exact(device.context, geometry, vector("a", a), vector("b", b), options);
@@ -94,17 +90,9 @@ int solve_exact_files(ExactArguments arguments) {
 
   std::string const json = json_text(report_json(run, options, report));
   std::string const written = folder.fill(result_files(std::move(plan)), json);
-  if (arguments.run.json) {
-    fmt::print("{}", json);
-  } else if (!arguments.run.quiet) {
-    print_summary(run, report, device, written);
-  }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted with {:.3g} of the mass {:.3g} without a place; the results were written\n",
-               report.missing_mass, report.mass);
-    return kInterrupted;
-  }
-  return report.status == ExactStatus::optimal ? kDone : kShort;
+  print_result(arguments.run, json, [&] { print_summary(run, report, device, written); });
+  return final_code(report.status == ExactStatus::optimal ? kDone : kShort,
+                    fmt::format(" with {:.3g} of the mass {:.3g} without a place", report.missing_mass, report.mass));
 }
 
 }  // namespace
@@ -112,22 +100,15 @@ int solve_exact_files(ExactArguments arguments) {
 void add_exact_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand("exact", "Optimal transport without regularisation, proved optimal");
   auto const arguments = std::make_shared<ExactArguments>();
-  auto const add_file = [&](char const* name, std::string& path, char const* description) {
-    command.add_option(name, path, description)->type_name("FILE");
-  };
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
-  command
-      .add_option(
-          "--out", arguments->out,
-          "folder for the plan as CSR, plan_indptr.npy, plan_indices.npy and plan_data.npy, for the potentials, "
-          "f.npy and g.npy, and for report.json")
-      ->type_name("FOLDER")
-      ->required();
-  add_file("--a", arguments->a, "weights of the sources (n); uniform if not given");
-  add_file("--b", arguments->b, "weights of the targets (m); uniform if not given");
-  add_file("--f", arguments->f, "start from this potential (n), with --g");
-  add_file("--g", arguments->g, "start from this potential (m), with --f");
+  add_out_folder(command, arguments->out,
+                 "folder for the plan as CSR, plan_indptr.npy, plan_indices.npy and plan_data.npy, for the potentials, "
+                 "f.npy and g.npy, and for report.json");
+  add_file(command, "--a", arguments->a, "weights of the sources (n); uniform if not given");
+  add_file(command, "--b", arguments->b, "weights of the targets (m); uniform if not given");
+  add_file(command, "--f", arguments->f, "start from this potential (n), with --g");
+  add_file(command, "--g", arguments->g, "start from this potential (m), with --f");
   visit_exact_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_exact_files(std::move(*arguments)); });

@@ -34,24 +34,20 @@ CostFunction function_of(GeometryArguments const& given) {
 }  // namespace
 
 void add_point_options(CLI::App& command, GeometryArguments& arguments) {
-  auto const add_file = [&](std::string const& name, std::string& path, char const* description) {
-    command.add_option(name, path, description)->type_name("FILE");
-  };
-  add_file("x", arguments.x, "source points, n x d: .npy (float32 or float64) or .csv");
-  add_file("y", arguments.y, "target points, m x d");
+  add_file(command, "x", arguments.x, "source points, n x d: .npy (float32 or float64) or .csv");
+  add_file(command, "y", arguments.y, "target points, m x d");
   PointCloud const standard;
   add_option(command, kScale, arguments.scale, option_text(standard.scale));
   add_option(command, kCostFunction, arguments.cost_function, option_text(standard.cost_function));
   add_option(command, kNormP, arguments.norm_p, option_text(standard.p));
   visit_label_files(arguments, [&](char const* field, std::string& path, char const* description) {
-    add_file(flag(field), path, description);
+    add_file(command, flag(field), path, description);
   });
   add_option(command, kLabelWeight, arguments.label_weight, option_text(standard.labels.weight));
 }
 
 void add_cost_option(CLI::App& command, GeometryArguments& arguments) {
-  command.add_option("--cost", arguments.cost, "a cost matrix, n x m, instead of points; inf forbids a pair")
-      ->type_name("FILE");
+  add_file(command, "--cost", arguments.cost, "a cost matrix, n x m, instead of points; inf forbids a pair");
 }
 
 bool has_second_point_derivatives(GeometryArguments const& given) {

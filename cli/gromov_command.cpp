@@ -1,6 +1,5 @@
 #include "gromov_command.hpp"
 
-#include <cstdio>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -131,10 +130,7 @@ int solve_gromov_files(GromovArguments arguments) {
   run.r = s ? s->columns() : 0;
   run.read_seconds = watch.lap();
 
-  options.progress = [&](GromovProgress const& state) {
-    progress.show(state);
-    return !interrupted();
-  };
+  options.progress = shown_by(progress);
   note_interrupt();
   progress.show("solving");
   Gromov result = solve_gromov(device.context, clouds, vector("a", a), vector("b", b), options);
@@ -143,16 +139,9 @@ int solve_gromov_files(GromovArguments arguments) {
 
   std::string const json = json_text(report_json(run, options, report));
   std::string const written = folder.fill(result_files(run, std::move(result), y), json);
-  if (arguments.run.json) {
-    fmt::print("{}", json);
-  } else if (!arguments.run.quiet) {
-    print_summary(run, report, device, written);
-  }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted after {} steps; the results were written\n", report.iterations);
-    return kInterrupted;
-  }
-  return report.status == Status::converged ? kDone : kShort;
+  print_result(arguments.run, json, [&] { print_summary(run, report, device, written); });
+  return final_code(report.status == Status::converged ? kDone : kShort,
+                    fmt::format(" after {} steps", report.iterations));
 }
 
 }  // namespace
@@ -161,22 +150,17 @@ void add_gromov_command(CLI::App& app, int& exit_code) {
   CLI::App& command =
       *app.add_subcommand("gromov", "Clouds of different spaces, matched by their squared distances within");
   auto const arguments = std::make_shared<GromovArguments>();
-  auto const add_file = [&](char const* name, std::string& path, char const* description) {
-    return command.add_option(name, path, description)->type_name("FILE");
-  };
-  add_file("x", arguments->x, "points, n x p: .npy (float32 or float64) or .csv");
-  add_file("y", arguments->y, "points of another space, m x q");
-  add_file(
-      "--out", arguments->out,
+  add_file(command, "x", arguments->x, "points, n x p: .npy (float32 or float64) or .csv");
+  add_file(command, "y", arguments->y, "points of another space, m x q");
+  add_out_folder(
+      command, arguments->out,
       "folder for map.npy, the average y for each x, for the plan and its costs -<u_i, v_j>, u.npy, v.npy, f.npy and "
-      "g.npy, without eps plan_indptr.npy, plan_indices.npy and plan_data.npy, for cross_moment.npy and report.json")
-      ->type_name("FOLDER")
-      ->required();
-  add_file("--s", arguments->s, "features of the points x, n x r, in one space with t: the problem is fused");
-  add_file("--t", arguments->t, "features of the points y, m x r");
-  add_file("--a", arguments->a, "weights of x (n); uniform if not given");
-  add_file("--b", arguments->b, "weights of y (m); uniform if not given");
-  add_file("--cross-moment", arguments->cross_moment, "start from that of an earlier result (p x q)");
+      "g.npy, without eps plan_indptr.npy, plan_indices.npy and plan_data.npy, for cross_moment.npy and report.json");
+  add_file(command, "--s", arguments->s, "features of the points x, n x r, in one space with t: the problem is fused");
+  add_file(command, "--t", arguments->t, "features of the points y, m x r");
+  add_file(command, "--a", arguments->a, "weights of x (n); uniform if not given");
+  add_file(command, "--b", arguments->b, "weights of y (m); uniform if not given");
+  add_file(command, "--cross-moment", arguments->cross_moment, "start from that of an earlier result (p x q)");
   visit_gromov_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_gromov_files(std::move(*arguments)); });

@@ -1,6 +1,5 @@
 #include "info_command.hpp"
 
-#include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>

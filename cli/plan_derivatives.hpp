@@ -1,6 +1,5 @@
 // The derivatives that a user asks for, as arrays to be written.
 #pragma once
-#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>

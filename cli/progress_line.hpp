@@ -8,6 +8,8 @@
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 
+#include "interrupt.hpp"
+
 namespace monge::cli {
 
 class ProgressLine {
@@ -35,5 +37,13 @@ class ProgressLine {
   bool shown_ = false;
   double next_seconds_ = 0;
 };
+
+/// A callback that shows the progress of a solve, and stops the solve after a noted Ctrl-C.
+inline auto shown_by(ProgressLine& line) {
+  return [&line](auto const& progress) {
+    line.show(progress);
+    return !interrupted();
+  };
+}
 
 }  // namespace monge::cli

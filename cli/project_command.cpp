@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -205,13 +204,9 @@ int project_file(ProjectArguments arguments) {
   std::vector<std::int64_t> shape{batch.size, n, m};
   if (logits.shape.size() == 2) shape = {batch.size * n, m};
   folder.fill([&](fs::path const& into) { write_array(into / out.filename(), {shape, std::move(projections)}); });
-  if (arguments.run.json) {
-    fmt::print("{}", json_text(report_json(run, options)));
-  } else if (!arguments.run.quiet) {
-    print_summary(run, options, device, arguments.out);
-  }
-  if (interrupted()) return kInterrupted;
-  return run.status == Status::iteration_limit ? kShort : kDone;
+  print_result(arguments.run, json_text(report_json(run, options)),
+               [&] { print_summary(run, options, device, arguments.out); });
+  return interrupted() ? kInterrupted : run.status == Status::iteration_limit ? kShort : kDone;
 }
 
 }  // namespace
@@ -220,12 +215,9 @@ void add_project_command(CLI::App& app, int& exit_code) {
   CLI::App& command =
       *app.add_subcommand("project", "Project a batch of small matrices onto the doubly stochastic ones");
   auto const arguments = std::make_shared<ProjectArguments>();
-  command.add_option("logits", arguments->logits, "B x n x m, or one n x m matrix: .npy (float16, 32 or 64) or .csv")
-      ->type_name("FILE")
+  add_file(command, "logits", arguments->logits, "B x n x m, or one n x m matrix: .npy (float16, 32 or 64) or .csv")
       ->required();
-  command.add_option("--out", arguments->out, "the projections, of the same shape, float32: .npy")
-      ->type_name("FILE")
-      ->required();
+  add_file(command, "--out", arguments->out, "the projections, of the same shape, float32: .npy")->required();
   command.add_option("--rows", arguments->rows, "2-D logits are matrices of so many rows, one below the other")
       ->type_name("VALUE");
   // Options take effect in the order in which they are added here: first the preset, then the options that change it.
@@ -241,10 +233,8 @@ void add_project_command(CLI::App& app, int& exit_code) {
   visit_forward_options(arguments->options, [&](auto const& field, auto& value) {
     add_option(command, field, value, "")->group("Options that replace those of the preset");
   });
-  command.add_option("--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum")
-      ->type_name("FILE");
-  command.add_option("--column-marginal", arguments->column_marginal, "sums of the columns (m); equal if not given")
-      ->type_name("FILE");
+  add_file(command, "--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum");
+  add_file(command, "--column-marginal", arguments->column_marginal, "sums of the columns (m); equal if not given");
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code, &command] {
     ProjectionOptions const& options = arguments->options;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <memory>
 #include <optional>
 #include <string>
@@ -249,10 +248,7 @@ int regularize_files(RegularizedArguments arguments) {
   if (in.plan) options.plan = costs("plan", *in.plan).cost;
   run.read_seconds = watch.lap();
 
-  options.progress = [&](RegularizedProgress const& state) {
-    progress.show(state);
-    return !interrupted();
-  };
+  options.progress = shown_by(progress);
   note_interrupt();
   progress.show("solving");
   RegularizedPlan const plan = solve_regularized(device.context, geometry, vector("p", in.p), vector("q", in.q),
@@ -267,16 +263,8 @@ int regularize_files(RegularizedArguments arguments) {
   std::string const json = json_text(report_json(run, options, report));
   std::string const written =
       folder.fill(files, json, {"plan.npy", "plan_indptr.npy", "plan_indices.npy", "plan_data.npy", "map.npy"});
-  if (arguments.run.json) {
-    fmt::print("{}", json);
-  } else if (!arguments.run.quiet) {
-    print_summary(run, options, report, device, written);
-  }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted after {} iterations; the results were written\n", report.iterations);
-    return kInterrupted;
-  }
-  return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
+  print_result(arguments.run, json, [&] { print_summary(run, options, report, device, written); });
+  return final_code(code_of(report.status), fmt::format(" after {} iterations", report.iterations));
 }
 
 }  // namespace
@@ -285,15 +273,10 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "regularized", "Transport by a cost matrix with a regularizer that keeps the plan sparse or grouped");
   auto const arguments = std::make_shared<RegularizedArguments>();
-  auto const add_file = [&](char const* name, std::string& path, char const* description) {
-    command.add_option(name, path, description)->type_name("FILE");
-  };
   add_point_options(command, arguments->geometry);
   command.get_option("x")->description("costs C, n x m, inf forbids a pair; or, with y, source points");
   add_cost_option(command, arguments->geometry);
-  command.add_option("--out", arguments->out, "folder for the plan, u.npy, v.npy and report.json")
-      ->type_name("FOLDER")
-      ->required();
+  add_out_folder(command, arguments->out, "folder for the plan, u.npy, v.npy and report.json");
   command
       .add_option("--regularizer", arguments->terms,
                   fmt::format("{} ({})", kRegularizer.description, kRegularizer.constraint.text()))
@@ -303,20 +286,20 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
                   fmt::format("{} ({})", kWeight.description, kWeight.constraint.text()))
       ->type_name("VALUE ...");
   add_option(command, kWidth, arguments->width, option_text(Regularizer().hypentropy_width));
-  add_file("--p", arguments->p, "masses of the rows (n); uniform if not given");
-  add_file("--q", arguments->q, "masses of the columns (m); uniform if not given");
-  add_file("--groups", arguments->groups, "of group_lasso: the group of each row (n whole numbers from 0)");
-  add_file("--pair-groups", arguments->pair_groups,
+  add_file(command, "--p", arguments->p, "masses of the rows (n); uniform if not given");
+  add_file(command, "--q", arguments->q, "masses of the columns (m); uniform if not given");
+  add_file(command, "--groups", arguments->groups, "of group_lasso: the group of each row (n whole numbers from 0)");
+  add_file(command, "--pair-groups", arguments->pair_groups,
            "of group_lasso, instead of --groups: the group of each pair (n x m whole numbers from 0, or -1: none)");
-  add_file("--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
-  add_file("--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
-  add_file("--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");
-  add_file("--slopes", arguments->slopes,
+  add_file(command, "--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
+  add_file(command, "--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
+  add_file(command, "--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");
+  add_file(command, "--slopes", arguments->slopes,
            "a term of one's own, sum_ij phi(X_ij): rows of a mass and the slope of phi there (k x 2)");
-  add_file("--u", arguments->u, "start from this potential (n), with --v");
-  add_file("--v", arguments->v, "start from this potential (m), with --u");
-  add_file("--plan", arguments->plan, "start splitting from this plan (n x m)");
-  add_file("--values", arguments->values, "m x k; map.npy has their averages over each row of the plan");
+  add_file(command, "--u", arguments->u, "start from this potential (n), with --v");
+  add_file(command, "--v", arguments->v, "start from this potential (m), with --u");
+  add_file(command, "--plan", arguments->plan, "start splitting from this plan (n x m)");
+  add_file(command, "--values", arguments->values, "m x k; map.npy has their averages over each row of the plan");
   command.add_flag("--sparse", arguments->sparse,
                    "the plan as CSR, plan_indptr.npy, plan_indices.npy and plan_data.npy, instead of plan.npy");
   visit_regularized_options(arguments->options,

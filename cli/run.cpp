@@ -1,12 +1,14 @@
 #include "run.hpp"
 
 #include <cmath>
+#include <cstdio>
 #include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "array_file.hpp"
+#include "exit_code.hpp"
 #include "interrupt.hpp"
 #include "npy.hpp"
 #include "ranks.hpp"
@@ -75,6 +77,20 @@ std::string value_text(double value) {
 
 void print_line(std::string_view label, std::string_view text) {
   fmt::print("{:<15} {}\n", label, text);
+}
+
+void print_result(RunArguments const& run, std::string const& json, std::function<void()> const& print_summary) {
+  if (run.json) {
+    fmt::print("{}", json);
+  } else if (!run.quiet) {
+    print_summary();
+  }
+}
+
+int final_code(int code, std::string const& where) {
+  if (!interrupted()) return code;
+  fmt::print(stderr, "monge: interrupted{}; the results were written\n", where);
+  return kInterrupted;
 }
 
 }  // namespace monge::cli

@@ -1,5 +1,6 @@
 // A run of a command: its arguments, its inputs and its summary.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -45,5 +46,11 @@ std::string passes_text(Report const& report);
 std::string value_text(double value);
 /// One line of a summary.
 void print_line(std::string_view label, std::string_view text);
+
+/// Prints the report, if it is wanted as JSON, or else calls print_summary(), unless the run is quiet.
+void print_result(RunArguments const& run, std::string const& json, std::function<void()> const& print_summary);
+/// The exit code of a command whose solve a noted Ctrl-C may have stopped: `code`, or kInterrupted with a line on
+/// standard error. `where` says how far the solve was, as in " after 12 sweeps".
+int final_code(int code, std::string const& where = "");
 
 }  // namespace monge::cli

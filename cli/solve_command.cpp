@@ -224,7 +224,7 @@ Results results_of(Plan const& plan, Problem& problem, ProgressLine& progress) {
 
 int exit_code_of(SolveRun const& run, Results const& results, Report const& report) {
   if (!results.lacking.empty() || (run.hvp && run.hvp->status != LinearStatus::converged)) return kShort;
-  return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
+  return code_of(report.status);
 }
 
 auto progress_to(ProgressLine& progress, Checkpoints& checkpoints) {
@@ -259,18 +259,10 @@ int solve_files(SolveArguments arguments) {
 
   std::string const json = json_text(report_json(problem.run, options, report));
   std::string const written = folder.fill(results.files, json, optional_files());
-  if (arguments.run.json) {
-    fmt::print("{}", json);
-  } else if (!arguments.run.quiet) {
-    print_summary(problem.run, options, report, device, written);
-  }
+  print_result(arguments.run, json, [&] { print_summary(problem.run, options, report, device, written); });
   if (!results.lacking.empty())
     fmt::print(stderr, "monge: error: {}; all other results were written\n", results.lacking);
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted after {}; the results were written\n", passes_text(report));
-    return kInterrupted;
-  }
-  return exit_code_of(problem.run, results, report);
+  return final_code(exit_code_of(problem.run, results, report), fmt::format(" after {}", passes_text(report)));
 }
 
 /// call(), whose errors begin with the name of the problem. The library numbers the problems of a batch.
@@ -375,17 +367,11 @@ int solve_folder(SolveArguments const& arguments) {
                              passes_text(report), value_text(report.transport_cost)));
     reports[files[k].name] = std::move(json);
   }
-  if (arguments.run.json) {
-    fmt::print("{}", json_text(reports));
-  } else if (!arguments.run.quiet) {
+  print_result(arguments.run, json_text(reports), [&] {
     print_line("device", device_text(device));
     print_line("written", fmt::format("{}: {} folder{}", arguments.out, files.size(), files.size() == 1 ? "" : "s"));
-  }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted; the results were written\n");
-    return kInterrupted;
-  }
-  return code;
+  });
+  return final_code(code);
 }
 
 }  // namespace
@@ -394,9 +380,6 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "solve", "Transport one point cloud to another, by a cost matrix, or many of them; leave the result in a folder");
   auto const arguments = std::make_shared<SolveArguments>();
-  auto const add_file = [&](char const* name, std::string& path, char const* description) {
-    return command.add_option(name, path, description)->type_name("FILE");
-  };
 
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
@@ -405,14 +388,12 @@ void add_solve_command(CLI::App& app, int& exit_code) {
                   "a folder of problems in place of the files: x_NAME.npy and y_NAME.npy, or cost_NAME.npy; their "
                   "results go to out/NAME")
       ->type_name("FOLDER");
-  command.add_option("--out", arguments->out, "folder for f.npy, g.npy, report.json and further results")
-      ->type_name("FOLDER")
-      ->required();
-  add_file("--a", arguments->a, "weights of the sources (n); uniform if not given");
-  add_file("--b", arguments->b, "weights of the targets (m); uniform if not given");
-  add_file("--f", arguments->f, "start from this potential (n), with --g");
-  add_file("--g", arguments->g, "start from this potential (m), with --f");
-  add_file("--values", arguments->values, "m x p; map.npy is the average of these, not of y");
+  add_out_folder(command, arguments->out, "folder for f.npy, g.npy, report.json and further results");
+  add_file(command, "--a", arguments->a, "weights of the sources (n); uniform if not given");
+  add_file(command, "--b", arguments->b, "weights of the targets (m); uniform if not given");
+  add_file(command, "--f", arguments->f, "start from this potential (n), with --g");
+  add_file(command, "--g", arguments->g, "start from this potential (m), with --f");
+  add_file(command, "--values", arguments->values, "m x p; map.npy is the average of these, not of y");
   visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   add_eps_rules(command);
   command.add_flag("--plan", arguments->entries.plan, "all entries of the plan: plan.npy (n x m)")
@@ -423,7 +404,8 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   command.add_flag(
       "--gradients", arguments->derivatives.gradients,
       "derivatives of the dual value: grad_a.npy, grad_b.npy and, for costs of points, grad_x.npy, grad_y.npy");
-  add_file("--hvp", arguments->derivatives.hvp, "a direction for x (n x d); hvp.npy is the Hessian's product with it");
+  add_file(command, "--hvp", arguments->derivatives.hvp,
+           "a direction for x (n x d); hvp.npy is the Hessian's product with it");
   visit_hvp_options(arguments->derivatives, [&](auto const& field, auto& value) {
     add_option(command, field, value)->group("How hvp.npy is found");
   });

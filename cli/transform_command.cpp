@@ -1,10 +1,8 @@
 #include "transform_command.hpp"
 
 #include <cstdint>
-#include <filesystem>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -74,11 +72,7 @@ int transform_files(TransformArguments const& given) {
   std::string const name = to_rows ? "f.npy" : "g.npy", json = json_text(report_json(run));
   std::string const written =
       folder.fill({{name, Array{{size}, std::move(result)}}, {"argmin.npy", std::move(argmin)}}, json);
-  if (given.run.json) {
-    fmt::print("{}", json);
-  } else if (!given.run.quiet) {
-    print_summary(run, device, written);
-  }
+  print_result(given.run, json, [&] { print_summary(run, device, written); });
   return interrupted() ? kInterrupted : kDone;
 }
 
@@ -88,18 +82,13 @@ void add_transform_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
       "transform", "The hard c-transform of a potential: f_i = min_j C_ij - g_j with its argmin, or g_j from f");
   auto const arguments = std::make_shared<TransformArguments>();
-  auto const add_file = [&](char const* name, std::string& path, char const* description) {
-    return command.add_option(name, path, description)->type_name("FILE");
-  };
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
-  command.add_option("--out", arguments->out, "folder for f.npy (of --f: g.npy), argmin.npy and report.json")
-      ->type_name("FOLDER")
-      ->required();
-  add_file("--g", arguments->g, "the potential of the targets (m)");
-  add_file("--f", arguments->f, "or the potential of the sources (n)");
-  add_file("--a", arguments->a, "weights of the sources (n) in the semi-dual value; uniform if not given");
-  add_file("--b", arguments->b, "weights of the targets (m)");
+  add_out_folder(command, arguments->out, "folder for f.npy (of --f: g.npy), argmin.npy and report.json");
+  add_file(command, "--g", arguments->g, "the potential of the targets (m)");
+  add_file(command, "--f", arguments->f, "or the potential of the sources (n)");
+  add_file(command, "--a", arguments->a, "weights of the sources (n) in the semi-dual value; uniform if not given");
+  add_file(command, "--b", arguments->b, "weights of the targets (m)");
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = transform_files(*arguments); });
 }

@@ -164,7 +164,7 @@ __all__ = [
 
 
 if importlib.util.find_spec("sklearn") is None:
-    __all__.remove("OTTransport")  # Else `from monge import *` needs scikit-learn.
+    __all__.remove("OTTransport")  # `from monge import *` would need scikit-learn.
 
 _LAZY = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
 """Names that are imported on first use, each with the package that it needs."""

@@ -43,7 +43,7 @@ def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 def _no_index(field: str, dtype: Any) -> TypeError:
-    classes = "np.concatenate([labels_x, labels_y])" if field in LABELS else field  # One numbering for both clouds.
+    classes = "np.concatenate([labels_x, labels_y])" if field in LABELS else field  # Both clouds share the numbers.
     how = f"np.unique({classes}, return_inverse=True)[1] numbers classes of any type in their order"
     return TypeError(f"{field}: is of dtype {dtype}; must be whole numbers; {how}")
 

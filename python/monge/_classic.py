@@ -244,6 +244,28 @@ def _of_matrix(
     return result
 
 
+def _of_points(
+    X_s: Any,
+    X_t: Any,
+    reg: float,
+    a: Any,
+    b: Any,
+    metric: str,
+    iterations: int,
+    tolerance: float,
+    is_lazy: bool,
+    verbose: bool,
+    warn: bool,
+    warmstart: Any,
+    own: dict[str, Any],
+) -> OTResult:
+    method, criterion = own.pop("method", "sinkhorn"), "l1" if is_lazy else "gradient"
+    options, device = _options(own, reg, method, iterations, tolerance, criterion)
+    a, b = _weights(a), _weights(b)
+    problem = points_problem(X_s, X_t, a, _with_total(a, b, options), metric, device=device)
+    return _run(problem, options, warmstart, True, verbose, warn)
+
+
 @calls(**_MATRIX)
 def sinkhorn(
     a: Any,
@@ -359,11 +381,7 @@ def empirical_sinkhorn(
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
-    method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
-    translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
-    a, b = _weights(a), _weights(b)
-    problem = points_problem(X_s, X_t, a, _with_total(a, b, translated), metric, device=device)
-    result = _run(problem, translated, warmstart, True, verbose, warn)
+    result = _of_points(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, isLazy, verbose, warn, warmstart, options)
     if not isLazy:
         return (result.plan, _log(result)) if log else result.plan
     u, v = result.log_scalings
@@ -399,11 +417,7 @@ def empirical_sinkhorn2(
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
-    method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
-    translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
-    a, b = _weights(a), _weights(b)
-    problem = points_problem(X_s, X_t, a, _with_total(a, b, translated), metric, device=device)
-    result = _run(problem, translated, warmstart, True, verbose, warn)
+    result = _of_points(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, isLazy, verbose, warn, warmstart, options)
     made = _lazy_log if isLazy else _log
     return (result.value_linear, made(result)) if log else result.value_linear
 
@@ -658,6 +672,11 @@ def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any, thr
     return run_exact(matrix_problem(M, a, b, may_be_sparse=True), {}, potentials_init, n_threads)
 
 
+def _verdict(result: ExactResult) -> Log:
+    """Whether the optimum is proved, in POT's words."""
+    return {"warning": None if result.converged else result.report.message, "result_code": int(result.converged)}
+
+
 def _emd_log(result: ExactResult, center_dual: Any) -> Log:
     """POT's log: `u` and `v` are the potentials, by `center_dual` with equal means under the weights."""
     u, v = result.potentials
@@ -666,8 +685,7 @@ def _emd_log(result: ExactResult, center_dual: Any) -> Log:
         finite = [np.where(np.isfinite(side), side, 0) for side in (made.f, made.g)]
         shift = float((finite[0] @ on_host(row) - finite[1] @ on_host(column)) / (2 * made.values.sum()))
         u, v = u - shift, v + shift
-    warning = None if result.converged else result.report.message
-    return {"cost": result.value, "u": u, "v": v, "warning": warning, "result_code": int(result.converged)}
+    return {"cost": result.value, "u": u, "v": v, **_verdict(result)}
 
 
 @calls(**_EMD)
@@ -720,9 +738,7 @@ def _partial(a: Any, b: Any, M: Any, m: Any) -> tuple[ExactResult, Array]:
 
 def _partial_log(result: ExactResult, value: Array) -> Log:
     u, v = result.potentials
-    warning = None if result.converged else result.report.message
-    log = {"cost": value, "partial_w_dist": value, "u": u, "v": v, "warning": warning}
-    return log | {"result_code": int(result.converged)}
+    return {"cost": value, "partial_w_dist": value, "u": u, "v": v, **_verdict(result)}
 
 
 @calls(**_PARTIAL)
@@ -783,7 +799,7 @@ def emd2(
     def of(column: Any) -> Any:
         result = _emd(a, column, M, check_marginals, potentials_init, numThreads)
         value = result.value
-        if check_marginals:  # Else b is scaled, and the derivatives by b are those of the scaled weights.
+        if check_marginals:  # Derivatives by a scaled b are those by the scaled weights.
             for weights, potential in ((a, result._made.f), (column, result._made.g)):
                 if requires_gradient(weights):
                     total, mean = weights.sum(), float(potential[np.isfinite(potential)].mean())

@@ -49,7 +49,7 @@ class Ranks:
         >>> f_own = result.potential_a[own]                             # doctest: +SKIP
 
         Args:
-            own: An array with any number of rows, also none.
+            own: An array with any number of rows, even 0.
 
         Raises:
             ValueError: Ranks differ in the shape of a row or in the type of a number, or one of them has no array.
@@ -179,7 +179,7 @@ def on_devices(
         The result of `work` on the first device.
 
     Raises:
-        Exception: That of the device that raises first; the others then end their calls.
+        Exception: The error of the device that raises first; the others then end their calls.
         KeyboardInterrupt: After Ctrl-C, once `work` has ended on all devices: the next message raises on each of them.
         ValueError: `devices` names no device, or `limit` is out of range.
         NotImplementedError: This build has no CUDA, or the machine no such device.

@@ -232,7 +232,7 @@ class ExactResult(SparsePlanResult):
 
     @property
     def _plan(self) -> _Made:
-        return self._made  # It reads no costs.
+        return self._made  # This plan reads no costs.
 
     @property
     def _held(self) -> _Made:
@@ -354,7 +354,7 @@ def solve_exact(
         device: Where passes over all pairs run, as for :func:`monge.solve`. The rest runs on the host.
         progress: True shows a bar (tqdm). A function is called with an :class:`ExactProgress` in each round and now and
             then within it, and stops the solve by returning False.
-        options: Those of :class:`monge.ExactOptions`.
+        options: Options of :class:`monge.ExactOptions`.
 
     Returns:
         :class:`ExactResult`. Without a proof after `rounds` passes, or with status "precision_limit", it makes a

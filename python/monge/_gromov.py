@@ -58,7 +58,7 @@ class _Clouds:
     kind: Literal["points", "distances", "matrices"] = "points"
     """distances: points and features are those that :func:`solve_gromov` has found; matrices: x is Ca, y Cb and s M."""
     shifts: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
-    """What the caller's M_ij has beyond |s_i - t_j|^2, by rows and by columns."""
+    """The terms of the caller's M_ij beyond |s_i - t_j|^2, by rows and by columns."""
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -14,7 +14,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 def _rounding(matrix: Matrix) -> float:
-    """What counts as rounding, as a share of the largest entry: a thousand units of float64, 256 of float32."""
+    """The rounding of an entry, as a fraction of the largest: 4096 units of float64, 256 of float32."""
     unit = float(np.finfo(matrix.dtype).eps)
     return 4096 * unit if matrix.dtype == np.float64 else 256 * unit
 

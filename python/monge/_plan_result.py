@@ -298,7 +298,7 @@ class PlanResult:
     _has_gradients: tuple[str, ...] = ("value",)
     """The attributes and methods that have derivatives by the tensors of the problem."""
     _is_constant: tuple[str, ...] = ()
-    """Those whose derivatives by costs and points are 0."""
+    """Attributes whose derivatives by costs and points are 0."""
 
     @property
     def _followed(self) -> Followed | None:

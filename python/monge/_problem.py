@@ -578,7 +578,7 @@ def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[st
 
 
 def require_kl(unbalanced_type: Any, has_penalties: bool) -> None:
-    """POT's other penalties are an error only where there are any. Those of "TV" are for exact plans."""
+    """POT's other penalties are an error only where there are any. Penalties of "TV" are for exact plans."""
     if lower_name("unbalanced_type", unbalanced_type, "'KL'") not in ("kl", *([] if has_penalties else ["l2", "tv"])):
         raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL' with reg")
 

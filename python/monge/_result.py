@@ -46,7 +46,7 @@ class OTResult(PlanResult):
     The plan is P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps); only ``plan`` forms it. Arrays have the framework, dtype
     and device of M or X_a. On CUDA they are ready on the stream of the solve.
 
-    Potentials are in units of the cost. Those of a balanced problem have <a, f> = <b, g>, unless `tol` is 0, there
+    Potentials are in units of the cost. Potentials of a balanced problem have <a, f> = <b, g>, unless `tol` is 0, there
     is no certificate, or :func:`plan_of` was given others. The ``log_scalings`` are what POT calls potentials.
 
     Potentials, ``value``, ``value_linear`` and the certificate of the report are computed in float64. The plan, its

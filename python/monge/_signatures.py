@@ -42,7 +42,7 @@ class Arguments(TypedDict, total=False):
 
 
 class SampleArguments(Arguments, CostOptions, total=False):
-    """Those of solve_sample()."""
+    """The arguments of solve_sample()."""
 
     c: Any
     lazy: bool

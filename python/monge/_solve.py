@@ -536,7 +536,7 @@ def solve_sample_batch(
         reg_type: "entropy" (the default), "KL" or "L2". The defaults here and in :func:`solve_sample` are POT's, so that
             values agree with POT's. Without `unbalanced` both entropies have one plan. With it the plans differ: "KL"
             has that of :func:`solve_sample`.
-        metric: That of all problems, as for :func:`solve_sample`, or "kl", KL(y_j | x_i), whose costs are stored,
+        metric: The metric of all problems, as for :func:`solve_sample`, or "kl", KL(y_j | x_i), whose costs are stored,
             without labels.
         potentials_init: As for :func:`solve_batch`.
         options: Options of the costs, :class:`monge.CostOptions`, and those of :func:`solve`. `labels_x` and `labels_y`

@@ -6,7 +6,7 @@ import re
 from importlib import metadata
 
 OLDEST = {"scikit-learn": "1.6", "torch": "2.6", "jax": "0.4.35", "cupy": "13.0"}
-"""By the names of the packages. CuPy's package is named after its CUDA, as cupy-cuda12x."""
+"""The oldest version of each package. CuPy's package is named after its CUDA, as cupy-cuda12x."""
 
 
 def _numbers(version: str) -> list[int]:

@@ -1,7 +1,6 @@
 #include "arrays.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>

@@ -59,7 +59,7 @@ class Array {
   nb::object owner_;
   void* data_ = nullptr;
   std::string type_;
-  std::vector<std::int64_t> shape_, strides_;  // In elements.
+  std::vector<std::int64_t> shape_, strides_;  // Strides in elements.
   Device device_;
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
-#include <memory>
 #include <monge/entropic.hpp>
 #include <monge/plan.hpp>
 

@@ -4,7 +4,6 @@
 #include <nanobind/stl/string.h>
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <variant>
 

@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 
-#include <cmath>
 #include <limits>
 #include <monge/error.hpp>
 #include <monge/names.hpp>

@@ -145,7 +145,7 @@ std::shared_ptr<Session> distributed_session(int rank, int size, nb::object all_
                             limit};
   CudaOptions options{.index = index.value_or(0), .stream = reinterpret_cast<void*>(stream)};
   if (index) options.allocator = allocator_of(std::move(allocate), std::move(release));
-  nb::gil_scoped_release const released;  // It waits for the other ranks.
+  nb::gil_scoped_release const released;  // Context::distributed() waits for the other ranks.
   return std::make_shared<Session>(index ? Context::distributed(std::move(communicator), options)
                                          : Context::distributed(std::move(communicator), threads));
 }

@@ -55,7 +55,7 @@ class Session {
   /// Who uses the context, and the objects that the next user destroys.
   struct Turns {
     std::recursive_mutex context;  // A progress function may use, or drop, objects of the session that is solving.
-    std::mutex dropping;           // For `dropped`.
+    std::mutex dropping;           // The lock of `dropped`.
     std::vector<Dropped> dropped;
 
     std::vector<Dropped> take_dropped() {
@@ -87,8 +87,8 @@ class Session {
     Turns& turns;
   };
 
-  /// The turns of this process: a mutex that another thread held at a fork stays locked in the child. The caller holds
-  /// the interpreter's lock.
+  /// The turns of this process. A forked child gets new ones, since a mutex that another thread held at the fork stays
+  /// locked there. The caller holds the interpreter's lock.
   std::shared_ptr<Turns> present_turns();
 
   Context context_;

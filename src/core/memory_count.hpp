@@ -1,4 +1,4 @@
-// The bytes of a backend's arrays, and the most that there were while something ran.
+// The bytes of a backend's arrays, and their peak while a piece of work runs.
 #pragma once
 #include <algorithm>
 #include <cstdint>

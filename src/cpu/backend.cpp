@@ -175,7 +175,7 @@ class CpuBackend final : public Backend {
     return results;
   }
 
-  /// Those that this backend has made.
+  /// Costs that this backend has made.
   static std::shared_ptr<cpu::RegularizedCosts const> own(std::shared_ptr<RegularizedCosts const> const& costs) {
     return std::static_pointer_cast<cpu::RegularizedCosts const>(costs);
   }
@@ -243,7 +243,7 @@ class CpuBackend final : public Backend {
       return twin_of(twin->data(), twin->data().costs, twin->data().ordering);
     if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<cpu::Other<T>> const*>(input.twin)) {
       if (!twin->data().ordering) return twin_of(twin->data(), twin->data().costs->twin(input.geometry), nullptr);
-      cpu::OrderedClouds const clouds(std::get<PointCloud>(input.geometry), *twin->data().ordering);
+      cpu::OrderedClouds const clouds(clouds_of(input.geometry), *twin->data().ordering);
       auto costs = twin->data().costs->twin(clouds.clouds());
       auto ordering = clouds.ordering(*costs->of_points(), twin->data().ordering->share);
       return twin_of(twin->data(), std::move(costs), std::move(ordering));
@@ -274,7 +274,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<EntropicOperator> make_ordered(OperatorInput const& input) const {
     using Points = cpu::PointCosts<T>;
     auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
-    auto const& given = std::get<PointCloud>(input.geometry);
+    auto const& given = clouds_of(input.geometry);
     cpu::OrderedClouds const clouds =
         of ? cpu::OrderedClouds(given, of->data().ordering->of(input.self.side)) : cpu::OrderedClouds(given, threads_);
     auto const in_order = [&](Side side, std::vector<double> const& weights) {

@@ -328,7 +328,7 @@ class CudaBackend final : public Backend {
     if (fresh.surveys) matrices = download(*runtime_, fresh.surveys->data(), fresh.surveys->size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
       if (fresh.clouds[i]) {
-        fresh.clouds[i]->finish(std::get<PointCloud>(inputs[i].geometry), &clouds[2 * i]);
+        fresh.clouds[i]->finish(clouds_of(inputs[i].geometry), &clouds[2 * i]);
         fresh.clouds[i]->keep_scores(inputs[i].options.cache_bytes);
       }
       if (fresh.matrices[i]) fresh.matrices[i]->finish(matrices[i]);

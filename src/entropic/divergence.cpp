@@ -48,7 +48,7 @@ void require_symmetric(Backend const& backend, MatrixView w, SymmetricTables& kn
   }
 }
 
-constexpr char const* kParts[] = {"xy", "xx", "yy"};  // In messages about cost matrices.
+constexpr char const* kParts[] = {"xy", "xx", "yy"};  // Names in messages about cost matrices.
 constexpr PotentialNames kPotentials[] = {{"f", "g"}, {"f_aa", "g_aa"}, {"f_bb", "g_bb"}};
 
 PotentialViews const& potentials_of(DivergenceProblem const& problem, std::size_t part) {
@@ -72,7 +72,7 @@ Geometries geometries_of(Context const& context, DivergenceProblem const& proble
 /// section 14).
 bool stays_in_place(Backend const& backend, Geometry const& geometry, double eps) {
   if (shape_of(geometry).has_points()) return true;
-  MatrixView const cost = std::get<CostMatrix>(geometry).cost;
+  MatrixView const cost = matrix_of(geometry).cost;
   VectorView const diagonal(cost.data(), cost.type(), cost.rows(), cost.row_stride() + 1, cost.device());
   std::vector<double> const stay = backend.read(diagonal);
   return std::all_of(stay.begin(), stay.end(), [&](double c) { return std::abs(c) <= eps; });

@@ -9,7 +9,7 @@
 #include "core/parallel.hpp"
 #include "core/stopwatch.hpp"
 #include "geometry/point_tree.hpp"
-#include "geometry/points.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge {
 namespace {
@@ -148,7 +148,7 @@ MatrixView on_host(Backend const& backend, MatrixView points, std::vector<double
 /// The stages from the last one to the first.
 std::vector<Stage> stages_of(SinkhornProblem const& problem, MatrixView of_x, MatrixView of_y,
                              PointOrders const& orders, int threads) {
-  PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
+  PointCloud const& clouds = clouds_of(problem.geometry);
   CloudTree const x(of_x, problem.marginals.a, *orders.of[0], threads);
   CloudTree const y(of_y, problem.marginals.b, *orders.of[1], threads);
   double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
@@ -167,7 +167,7 @@ std::vector<Stage> stages_of(SinkhornProblem const& problem, MatrixView of_x, Ma
 /// The problem of a stage, without its operator.
 SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last) {
   SinkhornProblem result;
-  PointCloud clouds = std::get<PointCloud>(last.geometry);
+  PointCloud clouds = clouds_of(last.geometry);
   std::int64_t const d = clouds.x.columns();
   clouds.x = MatrixView(stage.x.points.data(), stage.x.size(), d);
   clouds.y = MatrixView(stage.y.points.data(), stage.y.size(), d);
@@ -204,7 +204,7 @@ struct Solved {
 /// Starts an operator from the stages before. Potentials are smooth functions of eps where eps is small: those of two
 /// stages are continued as a line.
 void start_from(Solved const& last, Solved const& before, PointOrders const& orders, SinkhornProblem& problem) {
-  PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
+  PointCloud const& clouds = clouds_of(problem.geometry);
   Penalties const penalties = penalties_of(problem.options);
   double const eps = problem.options.eps;
   std::vector<double> potentials[2];
@@ -223,7 +223,7 @@ void start_from(Solved const& last, Solved const& before, PointOrders const& ord
 }  // namespace
 
 void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int index) {
-  PointCloud const& clouds = std::get<PointCloud>(problem.geometry);
+  PointCloud const& clouds = clouds_of(problem.geometry);
   if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
   Penalties const penalties = penalties_of(problem.options);
   std::vector<double> copies[2];

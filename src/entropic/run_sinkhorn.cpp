@@ -63,7 +63,7 @@ class SinkhornRun {
     weigh(SweepOutcome{swept_, errors}.bound());
     policy_.swept(errors);
   }
-  /// Follows swept() of a mixed sweep.
+  /// To be called after swept() where the sweep was mixed.
   void keep_best() { mixing_->add(swept_.eps, policy_.is_best()); }
   /// Potentials that sweeps have mixed are kept by their columns; their rows may be far off until the next sweep. So
   /// the least error at an eps stands for them.
@@ -224,7 +224,7 @@ class SinkhornRun {
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep,
   bool was_mixed_ = false;
-  SweepErrors least_errors_{};  // In the history, at the eps of the last sweep,
+  SweepErrors least_errors_{};  // Errors of the history at the eps of the last sweep,
   double least_eps_ = 0;        // which is this one.
   SinkhornPolicy policy_;
   double value_loss_ = 0;             // The result of restore_digits().

@@ -5,8 +5,6 @@
 #include <limits>
 #include <memory>
 #include <numeric>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -157,7 +155,7 @@ Precision first_precision(SolveOptions const& options) {
 
 namespace {
 
-/// What passes cannot leave out pairs of; null: nothing.
+/// The property of a problem that lets passes leave out no pairs; null: it has none.
 char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
   constexpr std::int64_t kMostOnDevice = 8;
   CostTerms const terms = terms_of(geometry);
@@ -181,7 +179,7 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
   return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
          static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
          backend.device().type == DeviceType::cpu && needs_all_pairs(backend, geometry) == nullptr &&
-         is_compact(std::get<PointCloud>(geometry).x) && is_compact(std::get<PointCloud>(geometry).y);
+         is_compact(clouds_of(geometry).x) && is_compact(clouds_of(geometry).y);
 }
 
 }  // namespace
@@ -279,7 +277,7 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int in
   bool const lacks_digits =
       problem.options.certificate && problem.entropic->cost_size().centred_bound < kFewDigits * problem.options.eps;
   if (std::isnan(mean_cost) && terms.function && (problem.options.eps == 0 || lacks_digits))
-    mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
+    mean_cost = backend.mean_cost(clouds_of(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   require_finite_value(problem.marginals, problem.options.eps);
   if (!problem.start.f.empty()) {

@@ -19,7 +19,7 @@ struct SinkhornProblem {
   SolveOptions options;
   double truncation = 0;                       // OperatorOptions::truncation
   WarmStart start;                             // The f and g that were given.
-  std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); after the solve in the precision of the report.
+  std::unique_ptr<EntropicOperator> entropic;  // Its precision is first_precision(), after the solve the report's.
   Report report{};
   double translation = 0;  // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
   /// The dual value less eps sum a sum b, from the certificate.

@@ -26,10 +26,6 @@
 namespace monge {
 namespace {
 
-std::vector<double> filled(std::int64_t size, double value) {
-  return std::vector<double>(to_size(size), value);
-}
-
 double unit_of(double range) {
   require(std::isfinite(range), "costs: are up to {} above the least; must be finite", range);
   constexpr double kLeast = 0x1p-1020;  // Its reciprocal is finite, and so is the product of this and a score.

@@ -1,6 +1,5 @@
 #include "exact/exact_solve.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 namespace monge {
@@ -23,7 +22,7 @@ ExactSolve::Prices ExactSolve::prices_of(Side side) {
   double const penalty = by_rows ? options_.penalty_a : options_.penalty_b;
   double const other = by_rows ? options_.penalty_b : options_.penalty_a;
   bool const no_dustbin = partial && (by_rows ? masses_.b.back() : masses_.a.back()) == 0;
-  Prices found{std::vector<double>(to_size(size), partial ? (no_dustbin ? kInfinity : 0) : penalty),
+  Prices found{filled(size, partial ? (no_dustbin ? kInfinity : 0) : penalty),
                std::vector<std::int32_t>(to_size(size), -1)};
   if (partial && !costs_.may_forbid()) return found;
   std::vector<Arc> const nearest = cheapest_pairs(side);
@@ -54,10 +53,9 @@ std::vector<Arc> ExactSolve::cheapest_pairs(Side side) {
   };
   std::vector<Arc> cheapest;
   if (!costs_.may_forbid()) {
-    HardTransform all(backend_of(context_), *geometry_,
-                      {std::vector<double>(to_size(n_), 1.0), std::vector<double>(to_size(m_), 1.0)});
+    HardTransform all(backend_of(context_), *geometry_, {filled(n_, 1), filled(m_, 1)});
     std::vector<std::int64_t> nearest(to_size(size));
-    all.nearest(side, std::vector<double>(to_size(other_size), 0), {nearest.data(), size, 1, 1});
+    all.nearest(side, filled(other_size, 0), {nearest.data(), size, 1, 1});
     for (std::int32_t i = 0; i < size; ++i) cheapest.push_back(pair(i, static_cast<std::int32_t>(nearest[to_size(i)])));
     costs_.set(cheapest);
     return cheapest;

@@ -85,8 +85,6 @@ class ExactSolve {
   /// Penalties of entropic problems near this one.
   double entropic_penalty(double penalty, double eps) const { return is_partial(options_) ? 4 * eps : penalty; }
 
-  Plan entropic_plan(SolveOptions const& options);
-
   struct Annealed {
     Plan plan;
     double eps;
@@ -207,7 +205,7 @@ class ExactSolve {
   /// potential of the other points, whose mass changes as much.
   void hide_dropped();
 
-  /// Entries of the plan, in order. Those of the dustbin become entries of pairs or penalties.
+  /// Entries of the plan, in order. Entries of the dustbin become entries of pairs or penalties.
   std::vector<PlanEntry> plan_entries(CompensatedSum& penalties) const;
   std::string message(double rounding) const;
   ExactPlan result(Proof const& proof);
@@ -234,7 +232,7 @@ class ExactSolve {
   std::vector<Arc> sample_;
   Prices leaving_, lacking_;        // Prices of rows and columns, in a relaxed problem.
   std::vector<double> v_;           // Potentials of the last round, the simplex method's less shift_ ...
-  double shift_ = 0, dustbin_ = 0;  // ... and that of both sides of the dustbin.
+  double shift_ = 0, dustbin_ = 0;  // ... and the potential of both sides of the dustbin.
   std::vector<double> f_, g_;       // Potentials of the best dual value; the last is the dustbin's.
 };
 

@@ -1,12 +1,18 @@
 // Pairs of least cost less a potential: the c-transform and its nearest neighbours, in float64 by one pass over all
 // pairs.
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "seam/backend.hpp"
 
 namespace monge {
+
+inline std::vector<double> filled(std::int64_t size, double value) {
+  return std::vector<double>(to_size(size), value);
+}
 
 class HardTransform {
  public:

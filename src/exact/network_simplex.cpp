@@ -262,7 +262,7 @@ void NetworkSimplex::pivot(std::int32_t arc) {
     for (std::int32_t node = j; node != join; node = nodes_[to_size(node)].parent)
       nodes_[to_size(node)].flow += is_row(node) ? flow : -flow;
   }
-  // The part of the tree below `out` hangs by the arc now.
+  // The part of the tree below `out` hangs by the arc.
   double const reduced = cost_[to_size(arc)] - potential_[to_size(i)] - potential_[to_size(j)];
   std::int32_t const top = below_i ? i : j;
   std::int32_t parent = below_i ? j : i, own_arc = arc;

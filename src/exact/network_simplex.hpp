@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <vector>
 
 #include "core/numbers.hpp"
@@ -40,7 +39,7 @@ class NetworkSimplex {
   /// Supply and demand are >= 0.
   NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> demand);
 
-  /// Adds arcs of finite cost between points with mass; those that are there stay.
+  /// Adds arcs of finite cost between points with mass; arcs that are there stay.
   void add(std::vector<Arc> arcs);
   /// Builds the first basis from potentials v; may be called again. Each row gets the largest u that its arcs allow,
   /// then each column the largest v. `pairs` get mass before others if they are among the arcs. If they are a tree or
@@ -73,10 +72,10 @@ class NetworkSimplex {
   static constexpr std::int32_t kNone = -1;
   struct Node {
     std::int32_t parent = kNone, first_child = kNone, next = kNone, previous = kNone;  // Next and previous child.
-    std::int32_t arc = kNone;  // To the parent; kNone if it is the root.
+    std::int32_t arc = kNone;  // The arc to the parent; kNone for the root.
     std::int32_t depth = 0;
-    bool closed = false;  // In a part of the tree that hangs by a row.
-    Mass flow = 0;        // On that arc.
+    bool closed = false;  // Whether the node is in a part of the tree that hangs by a row.
+    Mass flow = 0;        // The flow on that arc.
   };
   bool is_row(std::int32_t node) const { return node < rows_; }
   bool has_mass(std::int32_t node) const;

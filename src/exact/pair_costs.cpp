@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <string>
 
 #include "core/numbers.hpp"
 #include "core/strided.hpp"
@@ -59,11 +58,9 @@ std::vector<double> points_of(Backend const& backend, char const* field, MatrixV
 std::vector<std::int64_t> labels_of(Backend const& backend, char const* field, IndexView view, std::int64_t classes) {
   std::vector<std::int64_t> labels;
   // A backend reads float64. A label is read as the number of the same bits.
-  for (double const value : backend.read({view.data, DataType::float64, view.size, view.stride, view.device})) {
+  for (double const value : backend.read({view.data, DataType::float64, view.size, view.stride, view.device}))
     labels.push_back(std::bit_cast<std::int64_t>(value));
-    if (labels.back() < 0 || labels.back() >= classes)
-      throw_no_class(field, static_cast<std::int64_t>(labels.size()) - 1, labels.back(), classes);
-  }
+  require_classes(field, labels, classes);
   return labels;
 }
 
@@ -184,7 +181,7 @@ void PairCosts::set_from_device(std::span<Arc> arcs) const {
     bool const of_column =
         k + 1 < arcs.size() && arcs[k].row != arcs[k + 1].row && arcs[k].column == arcs[k + 1].column;
     auto const line_of_arc = [&](Arc const& arc) { return of_column ? arc.column : arc.row; };
-    bool const in_memory = of_column == transposed_;  // Or else its numbers are matrix_.row_stride() apart.
+    bool const in_memory = of_column == transposed_;  // Others are matrix_.row_stride() apart.
     std::int64_t const width = matrix_.row_stride(), first = line_of_arc(arcs[k]);
     std::int64_t const most = in_memory ? std::max<std::int64_t>(1, kMost / std::max<std::int64_t>(1, width)) : 1;
     std::size_t end = k;

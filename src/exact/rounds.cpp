@@ -41,7 +41,7 @@ bool ExactSolve::improve() {
   if (!is_proved) report_.status = ExactStatus::precision_limit;
   Proof const proof = proof_of(simplex_.entries());
   if (std::exchange(has_small_potentials_, true) || (is_proved && proof.rounding <= proof.allowed)) return true;
-  start(std::vector(to_size(m_), 0.0), pairs_of_basis());
+  start(filled(m_, 0), pairs_of_basis());
   return false;
 }
 
@@ -64,7 +64,7 @@ void ExactSolve::read_potentials() {
   v_ = simplex_.v();
   double const largest = largest_with_mass(masses_.b, v_, m_);
   for (std::size_t j = 0; j < to_size(m_); ++j) {
-    if (masses_.b[j] == 0) v_[j] = largest;  // So that a pass has no larger range.
+    if (masses_.b[j] == 0) v_[j] = largest;  // A pass then has no larger range.
   }
   if (!is_relaxed(options_)) return;
   bool const takes = masses_.b[to_size(m_)] > 0, gives = masses_.a[to_size(n_)] > 0;
@@ -216,7 +216,7 @@ double ExactSolve::hidden_by_rounding(std::vector<Arc> const& offered, std::vect
   }
   double sum = 0;
   for (std::int64_t i = 0; i < n_; ++i) {
-    if (count[to_size(i)] == kOffered)  // Or else all of finite cost are.
+    if (count[to_size(i)] == kOffered)  // A row with fewer has all of finite cost.
       sum += masses_.weight(masses_.a[to_size(i)]) *
              std::max(0.0, 2 * hard_->rounding() - (largest[to_size(i)] - f[to_size(i)]));
   }
@@ -231,7 +231,7 @@ void ExactSolve::drop_rest() {
   std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column); });
   simplex_ = NetworkSimplex(masses_.a, masses_.b);
   simplex_.add(std::move(arcs));
-  start(std::vector(to_size(m_), 0.0), basis);
+  start(filled(m_, 0), basis);
   hard_.reset();
 }
 

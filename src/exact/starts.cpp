@@ -8,6 +8,8 @@
 #include <monge/entropic.hpp>
 #include <monge/solver.hpp>
 
+#include "geometry/points.hpp"
+
 namespace monge {
 namespace {
 
@@ -34,7 +36,7 @@ WarmStart ExactSolve::given_start() const {
   if (!options_.start || !options_.f.empty() || !options_.g.empty())
     return validated_warm_start(backend_of(context_), options_.f, options_.g, marginals_);
   WarmStart warm{options_.start->f, options_.start->g};
-  // Those of points without mass may be infinite, and the points may have mass in this problem.
+  // Potentials of points without mass may be infinite, and the points may have mass in this problem.
   for (std::vector<double>* const potentials : {&warm.f, &warm.g})
     std::ranges::replace_if(
         *potentials, [](double value) { return !std::isfinite(value); }, 0.0);
@@ -58,10 +60,10 @@ void ExactSolve::take_all_pairs(std::vector<double> const& g) {
       [&](Arc const& arc) { arcs.push_back(arc); });
   simplex_.add(finite(std::move(arcs)));
   bool const sweeps = !costs_.is_sparse() && n_ * m_ > kQuick;
-  start(!g.empty() ? g
-        : sweeps   ? entropic_plan(start_options(kQuickSweeps)).g()
-                   : std::vector(to_size(m_), 0.0),
-        first_pairs());
+  auto const swept = [&] {
+    return monge::solve(context_, *geometry_, reachable_.a, reachable_.b, start_options(kQuickSweeps)).g();
+  };
+  start(!g.empty() ? g : sweeps ? swept() : filled(m_, 0), first_pairs());
 }
 
 void ExactSolve::start(std::vector<double> g, std::vector<Arc> const& pairs) {
@@ -109,10 +111,6 @@ SolveOptions ExactSolve::start_options(int sweeps) {
   options.penalty_a = entropic_penalty(options_.penalty_a, options.eps);
   options.penalty_b = entropic_penalty(options_.penalty_b, options.eps);
   return options;
-}
-
-Plan ExactSolve::entropic_plan(SolveOptions const& options) {
-  return monge::solve(context_, *geometry_, reachable_.a, reachable_.b, options);
 }
 
 ExactSolve::Annealed ExactSolve::annealed(Geometry const& geometry, Marginals const& weights, SolveOptions options) {
@@ -169,25 +167,11 @@ bool ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, st
   auto const has_mass = [](double weight) { return weight > 0; };
   Marginals const weights{some_weights(reachable_.a), some_weights(reachable_.b)};
   if (std::ranges::none_of(weights.a, has_mass) || std::ranges::none_of(weights.b, has_mass)) return false;
-  auto const some_points = [&](MatrixView points, std::vector<double> const& some) {
-    return MatrixView(points.data(), points.type(), std::ssize(some), points.columns(), points.row_stride() * stride,
-                      points.device());
-  };
-  auto const some_labels = [&](IndexView labels, std::vector<double> const& some) {
-    labels.stride *= stride;
-    labels.size = labels.empty() ? 0 : std::ssize(some);
-    return labels;
-  };
-  PointCloud const all = std::get<PointCloud>(*geometry_);
-  PointCloud some_rows = all;
-  some_rows.x = some_points(all.x, weights.a);
-  some_rows.labels.x = some_labels(all.labels.x, weights.a);
-  PointCloud some = some_rows;
-  some.y = some_points(all.y, weights.b);
-  some.labels.y = some_labels(all.labels.y, weights.b);
+  PointCloud const some_rows = every(clouds_of(*geometry_), Side::rows, stride);
+  PointCloud const some = every(some_rows, Side::columns, stride);
 
   Annealed const coarse = annealed(some, weights, options);
-  HardTransform transform(backend_of(context_), some_rows, {weights.a, std::vector<double>(to_size(m_), 1.0)});
+  HardTransform transform(backend_of(context_), some_rows, {weights.a, filled(m_, 1)});
   std::vector<std::int64_t> nearest(to_size(m_));
   g = transform.nearest(Side::columns, coarse.plan.f(), {nearest.data(), m_, 1, 1});
   options.eps = coarse.eps;

@@ -61,8 +61,8 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
 
 std::vector<double> PointCost::label_features(Side side) const {
   std::int64_t const width = labels->width();
-  // The label coordinates of both sides have one size: that of the points' coordinates where points and labels cost
-  // alike. The size is a power of two, so the division is exact.
+  // The label coordinates of both sides have one size. Where points and labels cost alike, it is the size of the
+  // points' coordinates. The size is a power of two, so the division is exact.
   double const size = labels->range > 0 ? std::exp2(std::round(std::log2(labels->range / std::abs(product)) / 2)) : 1;
   bool const across = labels->columns <= labels->rows;  // The columns have unit vectors.
   std::vector<double> result;
@@ -105,6 +105,11 @@ double PointCost::bound(double largest_square_x, double largest_square_y, double
 void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: point {} has label {}; must be in [0, {})", field, point, label, classes));
+}
+
+void require_classes(char const* field, std::span<std::int64_t const> labels, std::int64_t classes) {
+  auto const bad = std::ranges::find_if(labels, [&](std::int64_t label) { return label < 0 || label >= classes; });
+  if (bad != labels.end()) throw_no_class(field, bad - labels.begin(), *bad, classes);
 }
 
 void require_no_overflow(double bound) {

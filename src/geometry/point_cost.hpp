@@ -15,6 +15,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <monge/geometry.hpp>
@@ -98,6 +99,8 @@ struct PointCost {
 
 /// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
+/// The same unless all labels are in [0, classes).
+void require_classes(char const* field, std::span<std::int64_t const> labels, std::int64_t classes);
 /// Throws invalid_argument "x, y: the squared distances overflow; ..." unless a cost, or a PointCost::bound(), is
 /// finite.
 void require_no_overflow(double bound);

@@ -94,6 +94,16 @@ std::vector<double> centred_products(MatrixView points, std::span<double const> 
   return products;
 }
 
+PointCloud every(PointCloud const& clouds, Side side, std::int64_t stride) {
+  PointCloud result = clouds;
+  MatrixView& points = side == Side::rows ? result.x : result.y;
+  IndexView& labels = side == Side::rows ? result.labels.x : result.labels.y;
+  std::int64_t const size = (points.rows() + stride - 1) / stride;
+  points = {points.data(), points.type(), size, points.columns(), points.row_stride() * stride, points.device()};
+  if (!labels.empty()) labels = {labels.data, size, labels.stride * stride, labels.device};
+  return result;
+}
+
 namespace {
 
 /// A matrix of elements of `width` bytes, row-major.

@@ -1,11 +1,12 @@
 // Point clouds on the host: finding the first value that is not finite, and the centre of a cloud.
 #pragma once
 #include <span>
-#include <string>
 #include <vector>
 
 #include <monge/array.hpp>
 #include <monge/geometry.hpp>
+
+#include "core/side.hpp"
 
 namespace monge {
 
@@ -27,6 +28,9 @@ bool is_compact(MatrixView points);
 /// <x_i - centre, w> for each point, in float64 from the caller's coordinates: rounded coordinates would add |w| times
 /// their rounding to the potentials.
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w);
+
+/// The clouds with every stride-th point of one side, from the first on, and its label.
+PointCloud every(PointCloud const& clouds, Side side, std::int64_t stride);
 
 /// Whether x and y are the same points with the same labels. Host memory is compared element by element; in device
 /// memory both must be the same memory, since a comparison would wait for the device. False for a cost matrix.

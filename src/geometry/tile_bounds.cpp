@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
@@ -196,7 +195,7 @@ class Search {
 
   TileModels const &rows_, &columns_;
   double share_, least_;
-  std::vector<Candidates> levels_;  // By the height of the rows.
+  std::vector<Candidates> levels_;  // Candidates by the height of the rows.
   Candidates spare_;
 };
 

@@ -78,7 +78,7 @@ struct TileList {
 /// carries at most `share` in each row.
 struct TileReach {
   TileList list;
-  std::vector<double> left_out;  // For each tile an upper bound of sum_j b_j 2^t_ij over the columns j left out.
+  std::vector<double> left_out;  // An upper bound of sum_j b_j 2^t_ij over the columns j left out, for each tile.
 };
 TileReach reach(TileModels const& rows, TileModels const& columns, double share, int threads);
 

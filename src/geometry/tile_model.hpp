@@ -32,7 +32,7 @@ MONGE_HOST_DEVICE inline constexpr std::int64_t fit_scratch(std::int64_t dimensi
 
 /// Rounding of a model, relative to the size of its terms.
 inline constexpr double kModelRounding = 0x1p-40;
-/// The part of the largest entry that is added to the diagonal of a linear system that may have no solution.
+/// The fraction of its trace that is added to the diagonal of a linear system, which may be singular.
 inline constexpr double kModelRidge = 1e-9;
 
 /// Coordinate k of the box from `least` to `most`.

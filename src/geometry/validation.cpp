@@ -1,6 +1,5 @@
 #include "geometry/validation.hpp"
 
-#include <cmath>
 #include <limits>
 
 #include "core/overloaded.hpp"
@@ -111,6 +110,14 @@ Shape shape_of(Geometry const& geometry) {
       geometry);
 }
 
+PointCloud const& clouds_of(Geometry const& geometry) {
+  return std::get<PointCloud>(geometry);
+}
+
+CostMatrix const& matrix_of(Geometry const& geometry) {
+  return std::get<CostMatrix>(geometry);
+}
+
 void require_same_kind(Geometry const& before, Geometry const& now) {
   Shape const shape = shape_of(now), wanted = shape_of(before);
   require(now.index() == before.index(), "geometry: is of another kind; must be {} as before",
@@ -118,7 +125,7 @@ void require_same_kind(Geometry const& before, Geometry const& now) {
   require(shape == wanted, "geometry: has n {}, m {}, d {}; must have n {}, m {}, d {} as before", shape.rows,
           shape.columns, shape.dimension, wanted.rows, wanted.columns, wanted.dimension);
   if (!shape.has_points()) return;
-  PointCloud const &clouds = std::get<PointCloud>(now), &clouds_before = std::get<PointCloud>(before);
+  PointCloud const &clouds = clouds_of(now), &clouds_before = clouds_of(before);
   require(clouds.cost_function == clouds_before.cost_function, "cost_function: is {}; must be {} as before",
           name(clouds.cost_function), name(clouds_before.cost_function));
   MatrixView const &cost = clouds.labels.cost, &cost_before = clouds_before.labels.cost;

@@ -1,6 +1,5 @@
 // Checks of the arguments of a call. Every message is one line with the field, its value and what is allowed.
 #pragma once
-#include <string>
 
 #include <monge/array.hpp>
 #include <monge/geometry.hpp>
@@ -29,6 +28,9 @@ struct Shape {
   friend bool operator==(Shape, Shape) = default;
 };
 Shape shape_of(Geometry const& geometry);
+/// The points, or the matrix, of a geometry that is known to have them.
+PointCloud const& clouds_of(Geometry const& geometry);
+CostMatrix const& matrix_of(Geometry const& geometry);
 /// Throws unless the costs differ in values alone: kind, shape, cost function and classes are as before.
 void require_same_kind(Geometry const& before, Geometry const& now);
 /// The caller's words for a row and a column of C in messages.

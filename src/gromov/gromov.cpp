@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,7 +31,7 @@ constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction 
 struct Search {
   GromovStartKind kind{};
   DenseMatrix image;      // The image at which the next step linearises.
-  DenseMatrix used;       // That of the last step.
+  DenseMatrix used;       // The image of the last step.
   DenseMatrix sum;        // All images at which the proximal method has linearised, added.
   double at = kInfinity;  // The objective there without entropy, where it is known.
   bool mixed = false;     // Whether the last plan without entropy lies within a step, not at its end.

@@ -1,4 +1,4 @@
-// What the search of solve_gromov() needs of a problem, of points or of matrices (docs/math.md, section 21).
+// The operations by which solve_gromov() searches, on a problem of points or of matrices (docs/math.md, section 21).
 #pragma once
 #include <optional>
 #include <vector>

@@ -12,7 +12,7 @@ struct Gromov::State {
   Context context;
   std::unique_ptr<GromovProblem const> problem;
   DenseMatrix used;   // The image of the last step's costs.
-  DenseMatrix costs;  // Those of matrices: the plan reads them here.
+  DenseMatrix costs;  // Costs that the plan of matrices reads.
 };
 
 }  // namespace monge

@@ -8,7 +8,7 @@
 namespace monge {
 namespace {
 
-/// What the derivatives of one side take from the plan: the images of the other side's points, norms and features.
+/// The images of one side's points, norms and features, from which derivatives of the other side are made.
 struct Images {
   DenseMatrix points, features;  // P y, P t
   DenseVector norms;             // P Y

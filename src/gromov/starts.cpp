@@ -103,7 +103,7 @@ DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
   DenseMatrix result(n, kBins);
   parallel_ranges(threads, n, [&](std::int64_t begin, std::int64_t end) {
     DenseVector values(n);
-    std::vector<std::pair<double, double>> distances(to_size(n));  // With their mass.
+    std::vector<std::pair<double, double>> distances(to_size(n));  // Distances with their masses.
     for (std::int64_t i = begin; i < end; ++i) {
       row(i, values);
       for (std::int64_t k = 0; k < n; ++k) distances[to_size(k)] = {values(k), weights(k)};

@@ -1,4 +1,4 @@
-// Shared parts of starts and lower bounds. Those of points are in starts.cpp, too.
+// Shared parts of starts and lower bounds. The starts of points are in starts.cpp, too.
 #pragma once
 #include <functional>
 

@@ -196,7 +196,7 @@ class ConjugateGradient {
   std::unique_ptr<Vector> r_, z_, p_, q_;  // Residual, M r (r itself without M), direction, A p.
   double null_product_ = 0;
   double scale_ = 0;             // |b|
-  double goal_ = 0;              // For |r|.
+  double goal_ = 0;              // The limit of |r|.
   double norm_ = 0;              // |r|
   double rz_ = 0, last_rz_ = 0;  // <r, z>, now and one step before.
   double curvature_ = 0;

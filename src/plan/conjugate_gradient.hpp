@@ -19,8 +19,8 @@ struct LinearSystem {
   /// Spans the null space of a singular A. It is projected out of b, so that the system is consistent, and out of the
   /// residuals, where rounding would let it grow. x is then determined up to a multiple of it.
   Vector const* null_vector = nullptr;
-  /// What is subtracted in these projections, of a positive product with the null vector, which it is if null. The
-  /// diagonal of A keeps the residuals of rows far smaller than others in proportion.
+  /// The vector that these projections subtract, by default the null vector; their product must be positive. With the
+  /// diagonal of A the residuals of rows far smaller than others stay in proportion.
   Vector const* correction = nullptr;
   /// The same matrix in less precision, for the steps; `matrix` then evaluates residuals alone. It takes over where
   /// these steps no longer halve them. None if empty.
@@ -28,8 +28,8 @@ struct LinearSystem {
 };
 
 struct ConjugateGradientOptions {
-  double tolerance;  ///< On |b - A x| / |b| (2-norms after projection), >= 0.
-  int iterations;    ///< At most this many steps, each with one product by A, >= 0.
+  double tolerance;  ///< The limit of |b - A x| / |b| (2-norms after projection), >= 0.
+  int iterations;    ///< The most steps, each with one product by A, >= 0.
   /// Whether the residual of x is evaluated at the end, which takes one more product by A; else it is that of the
   /// recurrence.
   bool evaluates_residual = true;
@@ -40,7 +40,7 @@ struct ConjugateGradientResult {
   LinearStatus status;
   int iterations;        ///< Steps taken.
   double residual;       ///< |b - A x| / |b|, evaluated from the returned x if the options say so; 0 if b = 0.
-  double curvature = 0;  ///< <p, A p> / <p, p> <= 0 of the direction that ended it, with negative_curvature.
+  double curvature = 0;  ///< <p, A p> / <p, p> <= 0 of the last direction p, if negative_curvature.
 };
 
 /// Solves A x = b from the given x; b = 0, or so small that its squared length is 0 in float64, gives x = 0. `b` and

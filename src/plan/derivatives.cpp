@@ -1,5 +1,4 @@
 // Derivatives as methods of Plan: checks of the arguments, and vectors for their views.
-#include <cmath>
 #include <limits>
 #include <utility>
 

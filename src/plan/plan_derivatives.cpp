@@ -522,7 +522,7 @@ LinearReport PlanDerivatives::product_gradients(VectorPair factors, VectorPair c
     right[side] = make(side);
     vectors_.row_dots(*factors[side], *product(side, *factors[opposite(side)]), *right[side]);
   }
-  double const size_of_right = normalise(right);  // In units of eps.
+  double const size_of_right = normalise(right);  // Its unit is eps.
   Response const response = solve(right, options);
   for (Side const side : kSides) {
     Side const far = opposite(side);

@@ -27,7 +27,7 @@ struct QuadraticSettings {
   int passes = 0;  ///< No step begins after this many.
   std::span<double const> p, q;
   std::span<double const> u{}, v{};                         ///< Warm start, or empty.
-  std::function<bool(QuadraticProgress const&)> observe{};  ///< After the start and each step; false stops.
+  std::function<bool(QuadraticProgress const&)> observe{};  ///< A call after the start and each step; false stops.
 };
 
 struct QuadraticNewtonResult {

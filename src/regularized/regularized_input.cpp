@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstdint>
 #include <utility>
-#include <variant>
 
 #include <monge/error.hpp>
 

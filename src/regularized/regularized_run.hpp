@@ -38,7 +38,7 @@ struct RegularizedRun {
     return std::sqrt(squares);
   }
   RegularizedErrors errors_of(RegularizedValues const& values) const;
-  /// What helps a solve that ends short where costs differ too much; empty elsewhere.
+  /// Advice for a solve that ends short because costs differ too much; empty for others.
   std::string advice() const;
   /// Fills in the values of the report.
   void report_values(RegularizedValues const& values);

@@ -54,7 +54,7 @@ class Restarts {
   int next_ = 60;  // Iterations of the run at the next restart.
 };
 
-/// rho at the start: that of the options, with a limit from the regulariser. A prox pulls an entry by s times the slope
+/// rho at the start: the options' own, with a limit from the regulariser. A prox pulls an entry by s times the slope
 /// of h. If this pull is far larger than the entry, X hardly moves until the potentials, which then move as little,
 /// have grown to the size of the slope. So s times the slope is at most 1 for the quadratic term, which gives its
 /// largest rate. For the other terms it is at most 10 / max(n, m), ten times the entry of a one-to-one plan.

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -161,16 +160,15 @@ class Backend : public EntropicBackend, public RegularizedBackend {
  public:
   virtual Device device() const = 0;
   /// Null unless several ranks share the work.
-  virtual Ranks* ranks() const { return nullptr; }
+  virtual Ranks* ranks() const = 0;
   virtual DeviceInfo info() const = 0;
   virtual PassTimes pass_times(Geometry const& geometry, double cache_bytes) const = 0;
   /// Bytes of the arrays in the memory of the device.
   virtual MemoryCount& memory() const = 0;
   /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Small problems may run in
   /// parallel, one thread each; the others run in turn.
-  virtual void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {
-    for (std::size_t k = 0; k < sizes.size(); ++k) work(k);
-  }
+  virtual void for_each_step(std::span<ProblemSize const> sizes,
+                             std::function<void(std::size_t)> const& work) const = 0;
 
   /// The caller's vector as float64 on the host, waiting for the device if it lies there.
   virtual std::vector<double> read(VectorView view) const = 0;

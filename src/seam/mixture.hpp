@@ -77,7 +77,7 @@ struct SweepImage {
   std::unique_ptr<Vector> f, g, residual;
 };
 
-/// What is kept of the sweeps since a start.
+/// The state of mixing since a start.
 struct Mixture {
   std::unique_ptr<Vector> weight, root;  ///< b, b^(1/2)
   double mass = 0;                       ///< sum b

@@ -129,8 +129,9 @@ class PlanOperator : public PlanProducts {
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
 
-  /// The entries and the points of this plan, which live as long as it. They throw unsupported where it has none.
-  PlanEntries& entries();
+  /// The entries and the points of this plan, which live as long as it. points() throws unsupported for a plan of a
+  /// cost matrix.
+  virtual PlanEntries& entries() = 0;
   PlanPoints& points();
 
   /// In units of C, for the user's cost. A point of zero weight has the value of an update, rho / (rho + eps) times the
@@ -154,7 +155,6 @@ class PlanOperator : public PlanProducts {
   virtual std::unique_ptr<PlanOperator> at_eps(double eps) const = 0;
 
  private:
-  virtual PlanEntries* entries_or_null() = 0;
   virtual PlanPoints* points_or_null() = 0;
 
   std::int64_t n_, m_;

@@ -35,7 +35,7 @@ struct RegularizerTerms {
   double hypentropy = 0, hypentropy_width = 1;
   MatrixView mask;
   std::shared_ptr<SeparableFunctions> separable;  // Functions of a separable term or of `slopes`; null without both.
-  std::shared_ptr<SlopeTable const> slopes;       // In the user's units; null without that term.
+  std::shared_ptr<SlopeTable const> slopes;       // Slopes in the user's units; null without that term.
 
   /// The name of the term that `separable` has.
   char const* own_name() const { return slopes ? "slopes" : "separable"; }

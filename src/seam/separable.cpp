@@ -1,8 +1,6 @@
 #include "seam/separable.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <utility>
 #include <vector>

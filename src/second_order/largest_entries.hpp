@@ -11,7 +11,7 @@ namespace monge {
 struct LargeEntry {
   std::int64_t i, j;
   double value;       ///< > 0
-  std::size_t order;  ///< By row, and within a row from the largest down.
+  std::size_t order;  ///< Its place by row, and within a row from the largest down.
 };
 
 /// The k largest entries of each row, without zeros, in order. One pass.

@@ -13,7 +13,7 @@ struct WolfeOptions {
   double decrease = 1e-4;  ///< c1: phi(t) <= phi(0) + c1 t phi'(0).
   double curvature = 0.9;  ///< c2 > c1: |phi'(t)| <= c2 |phi'(0)|.
   double least_step = 1e-10, most_step = 2;
-  int evaluations = 20;   ///< At most this many.
+  int evaluations = 20;   ///< The most evaluations.
   double resolution = 0;  ///< Values that differ by no more count as equal: then slopes decide.
 };
 

@@ -1,7 +1,6 @@
 // Newton's method on the semi-dual of entropic OT, one damped step at a time, on operators and plans of any backend
 // (docs/math.md, section 15).
 #pragma once
-#include <cstdint>
 #include <memory>
 
 #include "seam/backend.hpp"
@@ -80,7 +79,7 @@ class NewtonMethod {
   Point best_;                    // The best of the points at which advances at eps_ have ended
   std::unique_ptr<Vector> step_;  // d
   double damping_;                // mu
-  int most_products_;             // In the next step
+  int most_products_;             // Limit for the next step.
   bool was_refused_ = false;      // The last step
   int passes_ = 0;
 

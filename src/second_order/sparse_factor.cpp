@@ -57,7 +57,7 @@ std::vector<Index> factor_counts(Matrix const& upper) {
 
 struct SparseFactor::State {
   std::vector<Index> places;  // The position of each unknown in the order of elimination.
-  Matrix matrix;              // In this order, the upper triangle.
+  Matrix matrix;              // The upper triangle in this order.
   std::vector<Index> slots;   // The index in `matrix` of each unknown's diagonal, then of each pair.
   std::vector<Index> counts;  // The nonzeros of each column of the factor.
   Eigen::SimplicialLDLT<Matrix, Eigen::Upper, Eigen::NaturalOrdering<Index>> factor;

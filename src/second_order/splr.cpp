@@ -9,7 +9,6 @@
 #include <numeric>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "core/criterion.hpp"
 #include "core/numbers.hpp"

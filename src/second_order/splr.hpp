@@ -27,7 +27,7 @@ struct SplrLimits {
   /// Called at the start and after each iteration; false stops the solve.
   std::function<bool(SplrCheck const&)> observe = {};
   Criterion criterion = Criterion::l1;
-  int iterations = std::numeric_limits<int>::max();  ///< At most this many.
+  int iterations = std::numeric_limits<int>::max();  ///< The most iterations.
 };
 
 struct SplrResult {

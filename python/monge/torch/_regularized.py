@@ -38,7 +38,7 @@ def _transport_operator(
     batch, n, m = cost.shape
     problems = [matrix_problem(cost[k], *(None if w is None else w[k] for w in (a, b))) for k in range(batch)]
     arrays = {"groups": groups, "group_weights": group_weights, "l1_weights": l1_weights, "mask": mask}
-    # Those that need gradients are refused by the backward.
+    # The backward refuses arrays that need gradients.
     detached = {name: None if v is None else v.detach() for name, v in arrays.items()}
     regularizer = Regularizer.read(**detached, **from_text(weights))
     results = run_each(problems, [regularizer] * batch, from_text(options))

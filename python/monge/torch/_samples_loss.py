@@ -14,7 +14,8 @@ from .. import _core
 from .._costs import LABELLED, LABELS, alone, split_costs
 from .._names import UNEQUAL_TOTALS, number, rename, say_nearest, say_rounding, shown, truth
 from .._problem import is_balanced, library_options
-from ._losses import divergence_operator, evaluate, transport_operator
+from ._loss_operators import divergence_operator, transport_operator
+from ._losses import evaluate
 from ._operands import floating, require_tensors, require_weights
 from ._operator import under_transforms
 from ._options import from_text, to_text

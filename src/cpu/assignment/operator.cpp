@@ -1,7 +1,6 @@
 #include "cpu/assignment/operator.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <vector>
 

@@ -17,7 +17,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 HWY_BEFORE_NAMESPACE();

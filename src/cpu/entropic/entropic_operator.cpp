@@ -4,7 +4,6 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
-#include <numbers>
 #include <numeric>
 #include <utility>
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <utility>
 
 #include "core/compensated_sum.hpp"
 #include "core/numbers.hpp"

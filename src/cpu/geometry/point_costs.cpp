@@ -8,6 +8,7 @@
 #include "core/numbers.hpp"
 #include "cpu/geometry/features.hpp"
 #include "geometry/points.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -127,7 +128,7 @@ auto PointCosts<T>::undirected(MatrixView points, std::vector<double> centre) co
 template <class T>
 std::shared_ptr<Costs<Other<T>> const> PointCosts<T>::twin(Geometry const& geometry) const {
   using Twin = PointCosts<Other<T>>;
-  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  PointCloud const& clouds = clouds_of(geometry);
   std::shared_ptr<Twin> result(new Twin(this->size(Side::rows), this->size(Side::columns), cost_));
   bool const is_self = clouds_[0] == clouds_[1];
   for (Side const side : kSides) {

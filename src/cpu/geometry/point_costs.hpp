@@ -47,7 +47,7 @@ class PointCosts final : public Costs<T> {
     PackedPoints<T> packed;
     std::vector<double> centre;
     double mean_square = 0;  // Mean squared distance to the centre; only for costs with `square`.
-    double largest_squared_norm = 0, largest_squared_norm_of_mass = 0;  // For all points, and for those with weight.
+    double largest_squared_norm = 0, largest_squared_norm_of_mass = 0;  // All points; those with weight.
     std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 if the score contains it.
   };
 

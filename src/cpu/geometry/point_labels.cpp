@@ -10,10 +10,8 @@ namespace {
 
 std::vector<std::int64_t> labels_of(char const* field, IndexView view, std::int64_t classes) {
   std::vector<std::int64_t> labels;
-  for (std::int64_t i = 0; i < view.size; ++i) {
-    labels.push_back(view.data[i * view.stride]);
-    if (labels.back() < 0 || labels.back() >= classes) throw_no_class(field, i, labels.back(), classes);
-  }
+  for (std::int64_t i = 0; i < view.size; ++i) labels.push_back(view.data[i * view.stride]);
+  require_classes(field, labels, classes);
   return labels;
 }
 

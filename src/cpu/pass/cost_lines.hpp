@@ -100,7 +100,7 @@ struct LineRun {
 };
 struct SurveyedLine {
   double least = std::numeric_limits<double>::infinity(), most = -least, least_with_mass = least;
-  double cost = 0, weight = 0;  // Sums, as those of SurveyedPoints.
+  double cost = 0, weight = 0;  // Sums, as SurveyedPoints has.
   double forbidden = 0;         // sum w over the forbidden pairs.
   bool is_valid = true;
 };

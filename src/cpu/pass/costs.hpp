@@ -11,7 +11,6 @@
 #include <memory>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include <monge/geometry.hpp>
 

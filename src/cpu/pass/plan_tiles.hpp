@@ -34,7 +34,7 @@ inline PointOrders orders_of(std::shared_ptr<Ordering const> const& ordering) {
 
 /// The tiles that passes over a plan at (f', g') and eps take.
 struct PlanTiles {
-  TileList panels[2];               // For stripes whose rows are points of the side: panels of the other side.
+  TileList panels[2];               // Panels of the other side, for stripes whose rows are points of the side.
   std::vector<double> left_out[2];  // For each point an upper bound of sum_j b_j exp((f'_i + g'_j - C'_ij) / eps) of
                                     // the pairs that are left out.
 };

@@ -61,8 +61,8 @@ struct StripeArgs {
   T* scores;               // Null, or the kept scores of these rows.
   bool scores_ready;       // Read `scores` instead of computing and storing them.
   T* stripe;               // Out: E; row_count x padded columns in panels, like the scores.
-  bool store;              // With a bound only: if false, only sums are computed and the stripe is not written.
-  bool logits;             // Without a bound only: if true, the stripe receives t and no sums are computed.
+  bool store;              // Whether the stripe is written, besides the sums; false only with a bound.
+  bool logits;             // Whether the stripe receives t, and there are no sums; true only without a bound.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
   T* row_scratch;          // ScoreSource::scratch() values for each row, of the source or of the factors of E.
 

@@ -173,7 +173,7 @@ std::vector<std::int64_t> Stripes<T>::rows_of_ranks(bool upper) const {
 template <class T>
 void Stripes<T>::share(std::initializer_list<PassItems> items, bool upper) const {
   if (team_.ranks == nullptr) return;
-  std::vector<std::int64_t> edges[3] = {rows_of_ranks(upper)};  // In the order of PassItems::Of.
+  std::vector<std::int64_t> edges[3] = {rows_of_ranks(upper)};  // Edges in the order of PassItems::Of.
   for (int rank = 0; rank <= team_.ranks->size(); ++rank) {
     edges[1].push_back(team_.edge(rank));
     edges[2].push_back(rank);

@@ -39,11 +39,11 @@ struct Workspace {
 template <class T>
 struct PassOptions {
   T const* beta = nullptr;         // Replaces the beta of the logits, unless null.
-  double const* bounds = nullptr;  // For each row, padded to whole panels, without the offset of the logits.
+  double const* bounds = nullptr;  // A bound for each row, padded to whole panels, without the offset of the logits.
   bool moments = false;
   bool store = true;
-  bool logits = false;  // Only logits, in the stripe; without bounds.
-  bool upper = false;   // Only columns from Stripes::first_column() on; the stripes must be made for it.
+  bool logits = false;  // Whether the stripe gets logits alone; without bounds.
+  bool upper = false;   // Whether columns begin at Stripes::first_column(); for stripes made for it.
   bool keep = true;     // Scores, if the stripes keep any.
 };
 
@@ -73,7 +73,7 @@ PassItems of_threads(std::vector<V>& items) {
 template <class T>
 TileList panels_of(TileList tiles, std::int64_t columns);
 
-/// What the passes of stripes are over.
+/// The pairs that passes of stripes are over.
 enum class PassOver { all, all_or_upper, listed };
 
 /// The stripes whose rows are the points of one side.

@@ -22,6 +22,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   ~PlanOperator() override;
 
   VectorOperations const& vectors() const override { return vectors_; }
+  PlanEntries& entries() override { return *this; }
   void potentials(MutableVectorView f, MutableVectorView g) override;
   void transform(Side side, MutableVectorView out) override;
   void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
@@ -55,7 +56,6 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
                                           std::shared_ptr<PointOrder const> order) const override;
 
  private:
-  PlanEntries* entries_or_null() override { return this; }
   PlanPoints* points_or_null() override { return data_.costs->of_points() ? this : nullptr; }
   PointCosts<T> const& of_points() const { return *data_.costs->of_points(); }
 
@@ -117,8 +117,8 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   HostVectorOperations vectors_;
   double eps_;
   Workers workers_;
-  double cache_bytes_;                      // Not yet taken by a side.
-  std::unique_ptr<PlanTiles const> tiles_;  // Those of an ordered problem; null before the first pass.
+  double cache_bytes_;                      // The part of the cache that no side has taken.
+  std::unique_ptr<PlanTiles const> tiles_;  // Tiles of an ordered problem; null before the first pass.
   std::optional<Side> new_side_;            // The side of new points, made by at().
   std::unique_ptr<Products> products_[2];
   std::unique_ptr<HostVector> transforms_[2];  // Arguments of set_transforms().

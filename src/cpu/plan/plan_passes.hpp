@@ -1,9 +1,8 @@
-// What products onto one side keep, and the passes that plan_operator.cpp and plan_points.cpp share.
+// Data of products onto one side, and the passes that plan_operator.cpp and plan_points.cpp share.
 #pragma once
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "core/numbers.hpp"

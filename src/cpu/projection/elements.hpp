@@ -2,7 +2,6 @@
 #pragma once
 #include <bit>
 #include <cstdint>
-#include <cstring>
 
 #include <monge/projection.hpp>
 

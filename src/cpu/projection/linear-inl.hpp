@@ -201,7 +201,7 @@ struct Linear {
           largest = Larger(largest, value);
         }
       }
-      Pack left = Set(1);  // What remains of the shift's gradient. The first of the largest entries takes it.
+      Pack left = Set(1);  // The rest of the shift's gradient. The first of the largest entries takes it.
       MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;

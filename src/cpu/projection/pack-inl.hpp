@@ -9,7 +9,6 @@
 #endif
 
 #include <cmath>
-#include <cstddef>
 #include <limits>
 
 #include <hwy/highway.h>

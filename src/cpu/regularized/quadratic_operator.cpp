@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "core/numbers.hpp"
@@ -12,10 +11,6 @@
 
 namespace monge::cpu {
 namespace {
-
-std::vector<double> zeros(std::int64_t size) {
-  return std::vector<double>(to_size(size), 0.0);
-}
 
 double dot(std::vector<double> const& a, std::vector<double> const& b) {
   double sum = 0;
@@ -43,7 +38,7 @@ void QuadraticOperator::pass(State& state) {
   std::vector<double> squares(team);
   on_threads(team_, [&](int t) {
     std::size_t const at = to_size(t);
-    sums[at] = zeros(lines_.places);
+    sums[at].assign(place_.share.size(), 0.0);
     counts[at].assign(place_.share.size(), 0);
     ActivePlaces& active = state.active[at];
     std::size_t size = 0;

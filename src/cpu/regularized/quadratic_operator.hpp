@@ -40,7 +40,7 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   /// Potentials, and the results of a pass.
   struct State {
     Points line, place;
-    std::vector<ActivePlaces> active;  // For each thread, the places of its lines.
+    std::vector<ActivePlaces> active;  // The places of each thread's lines.
     double squares = 0;
   };
   void load(Tile const& tile, double* x, double* c, double* w) const override;

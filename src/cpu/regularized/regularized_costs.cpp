@@ -10,6 +10,7 @@
 #include "core/overloaded.hpp"
 #include "core/strided.hpp"
 #include "cpu/geometry/cost_survey.hpp"
+#include "geometry/validation.hpp"
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cpu {
@@ -52,7 +53,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
                         Workers{threads});
   };
   CostSurvey found = survey(rows, columns, kInfinity);
-  if (!found.is_valid) throw_first_bad(std::get<CostMatrix>(input.geometry), terms_.l1_weights, terms_.mask);
+  if (!found.is_valid) throw_first_bad(matrix_of(input.geometry), terms_.l1_weights, terms_.mask);
   for (Side const side : kSides) require_allowed_partners(side, of(side).share, points_of(found, side).has_partner());
   require_finite_range(found.least, found.most);
   CostSearch search(found.least_with_mass, found.most);

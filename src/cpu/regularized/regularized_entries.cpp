@@ -4,9 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "core/compensated_sum.hpp"

@@ -201,7 +201,7 @@ class Columns {
   T* const x_;
   T const* const costs_;
   T const* const psi_;
-  T* const factors_;  // Column by column, one for each row; with grouped_hypentropy the entries.
+  T* const factors_;  // One for each row, column by column; with grouped_hypentropy the entries.
   T* const norms_;    // Column by column, one for each group.
 };
 

@@ -254,7 +254,7 @@ class BlockPathSearch {
   T const* costs_of_[kColumns];  // The last column again where a thread has none.
   double distance_[kColumns], v_[kColumns];
   int parent_[kColumns], row_of_[kColumns];
-  int place_[kColumns];  // In the list of open columns, by which ties are broken.
+  int place_[kColumns];  // Places in the list of open columns, by which ties are broken.
 };
 
 /// Matrix t, of type T. A size out of range becomes -1.

@@ -27,7 +27,7 @@ struct PackValuesArguments {
   unsigned long long* largest;  // width of scratch; float only.
   double* scale;                // width; float only.
   void* high;                   // padded_width x padded_count, fp16 in the order of entry_position(), or double.
-  void* low;                    // As high; float only.
+  void* low;                    // The low parts; float only.
 };
 void pack_values(PackValuesArguments const& arguments, cudaStream_t stream);
 

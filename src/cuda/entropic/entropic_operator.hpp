@@ -13,6 +13,9 @@
 
 namespace monge::cuda {
 
+/// The least work of many problems together that ranks share problem by problem, on one device: ten messages.
+inline constexpr double kLeastSpreadNanoseconds = 3e5;
+
 class EntropicOperator final : public monge::EntropicOperator {
  public:
   /// Plans may keep `cache_bytes` of entries.
@@ -128,7 +131,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   Potentials potentials_;
   SweepState states_[2];
   std::optional<FusedState> fused_;
-  bool prepared_ = false;                            // All memory of sweeps is there.
+  bool prepared_ = false;                            // Sweeps have all their memory.
   std::optional<ResidentSweepPlan> resident_;        // These sweeps have no graphs and no logits in memory.
   unsigned* arrived_ = nullptr;                      // Counter of the barriers of resident sweeps;
   unsigned arrivals_ = 0;                            // its value when all launches so far are done.

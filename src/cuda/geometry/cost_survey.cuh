@@ -34,7 +34,7 @@ struct SurveyRecords {
   unsigned char* data;
   int rank, ranks;
   int lines;         // Lines of each rank, in whole blocks of kSurveyLines; the last ranks may have fewer.
-  int parts;         // Parts of each rank.
+  int parts;         // A part for each block of a rank.
   std::int64_t all;  // Bytes of a record.
 
   __host__ __device__ SurveyPart* parts_of(int rank) const { return reinterpret_cast<SurveyPart*>(data + rank * all); }

@@ -1,8 +1,6 @@
 #include "cuda/geometry/costs.hpp"
 
 #include <algorithm>
-#include <limits>
-#include <string>
 #include <utility>
 
 #include <monge/error.hpp>
@@ -181,16 +179,6 @@ TileEvaluationArguments Costs::tile_evaluation() const {
 
 double Costs::pass_nanoseconds() const {
   return 1e-3 * pair_times().pass * static_cast<double>(padded_size(Side::rows)) * padded_size(Side::columns);
-}
-
-// Fitted to bench/notes/plan_products.md.
-PairTimes Costs::pair_times() const {
-  if (form_ == ScoreForm::stored)
-    return scalar_ == DataType::float64 ? PairTimes{2.4, 2.0, 18} : PairTimes{1.3, 1.8, 1.3};
-  int const d = side_[0].operand.dimension;
-  if (scalar_ == DataType::float64) return {1.9 + 0.05 * d, 2.0, 18};
-  if (form_ != ScoreForm::products) return {0.4 + 0.065 * d, 1.9, 1.3};
-  return {std::max(0.5, 0.15 + 0.0125 * d), 1.0, 1.3};
 }
 
 }  // namespace monge::cuda

@@ -15,6 +15,7 @@
 
 #include "cuda/launch/sizes.hpp"
 #include "cuda/launch/transfer.hpp"
+#include "cuda/pass/pair_times.hpp"
 #include "cuda/pass/pass.hpp"
 #include "cuda/runtime/device_ranks.hpp"
 #include "cuda/sweep/fused_evaluation.hpp"
@@ -39,20 +40,6 @@ struct PointValues {
   StridedView points;
   int dimension = 0;
   double const* centre = nullptr;  // Device memory.
-};
-
-/// The most pairs of a small problem: it leaves a part of the device idle.
-inline constexpr std::int64_t kMostPairsOfLane = std::int64_t{1} << 22;
-
-/// The least work of many problems together that ranks share problem by problem, on one device: ten messages.
-inline constexpr double kLeastSpreadNanoseconds = 3e5;
-
-/// Nanoseconds for 1000 pairs on an H200 (docs/tuning.md). Only their ratios matter: they choose between passes and
-/// entries. They hold for long passes; for short ones the choice matters little.
-struct PairTimes {
-  double pass;     // One column, nothing in memory.
-  double entries;  // Writing entries, over a pass.
-  double read;     // Multiplying entries in memory with up to 64 columns.
 };
 
 class PointCosts;  // cuda/geometry/point_costs.hpp
@@ -135,7 +122,7 @@ class Costs {
   /// them in double.
   TileEvaluationArguments tile_evaluation() const;
 
-  PairTimes pair_times() const;
+  PairTimes pair_times() const { return cuda::pair_times(form_, scalar_, side_[0].operand.dimension); }
   /// Time of a pass over all pairs.
   double pass_nanoseconds() const;
 

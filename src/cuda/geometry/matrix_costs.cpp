@@ -8,6 +8,7 @@
 
 #include "cuda/vectors/kernels.hpp"
 #include "geometry/cost_matrix.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge::cuda {
 
@@ -89,8 +90,8 @@ std::shared_ptr<Costs const> MatrixCosts::renewed(Geometry const& geometry, Poin
                                                   bool unshared) const {
   DeviceArray<CostSurvey> const found(runtime_, 1);
   std::shared_ptr<Memory> const memory = unshared && memory_.use_count() == 1 ? memory_ : nullptr;
-  std::shared_ptr<MatrixCosts> result(new MatrixCosts(runtime_, std::get<CostMatrix>(geometry), a, b, scalar_, memory,
-                                                      found.data(), runtime_->stream()));
+  std::shared_ptr<MatrixCosts> result(
+      new MatrixCosts(runtime_, matrix_of(geometry), a, b, scalar_, memory, found.data(), runtime_->stream()));
   result->finish(download(*runtime_, found.data(), 1)[0]);
   return result;
 }

@@ -11,10 +11,10 @@ inline constexpr unsigned long long kAllFinite = ~0ull;
 struct CloudFindings {
   double largest_squared_norm;          // The largest squared norm of the packed points, without labels,
   double largest_squared_norm_of_mass;  // and of those with weight.
-  double half_scale;                    // As in Operand; takes the largest feature to [2^13, 2^14).
+  double half_scale;                    // Operand::half_scale; takes the largest feature to [2^13, 2^14).
   double mean_square;                   // The weighted mean of square |x'_i|^2,
   double mean_lean;                     // and of <x'_i, lean>.
-  double constant;                      // In the rows' shift.
+  double constant;                      // A term of the rows' shift.
   unsigned long long first_not_finite;  // row features + column, or kAllFinite.
 };
 
@@ -27,7 +27,7 @@ struct RowFindings {
 struct CloudArguments {
   StridedView input;  // The features, size x packed.dimension; stride between rows.
   int dimension;      // Number of features that are coordinates of points; the others belong to labels.
-  double square;      // From PointCost.
+  double square;      // PointCost::square.
   double product;
   double const* weight;  // Null for ones.
   double total;          // The sum of the weights.
@@ -78,7 +78,7 @@ void pack_points(CloudPair const& clouds, Queue const& queue);
 struct GaugeArguments {
   Operand points;
   int size;
-  double square;  // From PointCost.
+  double square;  // PointCost::square.
   double product;
   double const* centre;  // Centre of the points; dimension.
   double const* before;  // Old and new centre of the other side.

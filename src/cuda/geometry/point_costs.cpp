@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <monge/error.hpp>
@@ -15,6 +13,7 @@
 #include "cuda/launch/copy_words.hpp"
 #include "cuda/vectors/kernels.hpp"
 #include "geometry/points.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -293,7 +292,7 @@ PointValues PointCosts::labels(Side side) const {
 
 std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                  bool unshared) const {
-  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  PointCloud const& clouds = clouds_of(geometry);
   std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_of(*runtime_, clouds), scalar_));
   auto const is_free = [&](int s) {
     return clouds_[s].use_count() == 1 && clouds_[s]->survey.use_count() == 1 && shifts_[s].use_count() == 1;
@@ -317,7 +316,7 @@ std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, Point
 }
 
 std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType scalar, Queue const& queue) const {
-  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  PointCloud const& clouds = clouds_of(geometry);
   std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar));
   bool const is_self = clouds_[0] == clouds_[1];
   for (int s : {0, 1}) {

@@ -27,7 +27,7 @@ class PointCosts final : public Costs {
 
   PointCosts const* of_points() const override { return this; }
   PointValues points(Side side) const;
-  /// The coordinates that passes read: points() unless the cost reads directions. Those of labels are left out.
+  /// The coordinates that passes read: points() unless the cost reads directions. Coordinates of labels are left out.
   PointValues features(Side side) const;
   PointForm point_form() const { return cost_.form(); }
   /// The factor of the inner product of two points' features in their cost.

@@ -89,7 +89,7 @@ class Batch {
   std::vector<Launch> launches_;     // Problem by problem.
   std::vector<std::size_t> begins_;  // The first launch of each problem.
   Uploads arguments_, tables_;
-  std::vector<std::vector<Group>> steps_;  // In the order of arrange().
+  std::vector<std::vector<Group>> steps_;  // Groups in the order of arrange().
 };
 
 /// Launches of several problems together; launches of one problem at once.

@@ -40,9 +40,9 @@ struct LaunchShape {
   int threads;
   int shared_bytes = 0;
   int rows = 1;    // Rows of the grid.
-  int merged = 1;  // In a launch for many problems one block may do the work of this many.
-  /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
-  /// without cluster instructions. Other kernels must be launched as a cluster, even of one block.
+  int merged = 1;  // The blocks whose work one block may do in a launch for many problems.
+  /// The size of a cluster, whose blocks reach each other's shared memory, from Generation::sm_90 on. `blocks` is a
+  /// multiple of it. A kernel without cluster instructions has 0; others need a cluster, even of one block.
   int cluster = 0;
 };
 /// Launches `blocks` blocks of a kernel that calls wait_for_previous_kernel() (device/ptx.cuh). From Generation::sm_90

@@ -22,6 +22,9 @@ inline std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+/// The most pairs of a small problem: it leaves a part of the device idle.
+inline constexpr std::int64_t kMostPairsOfLane = std::int64_t{1} << 22;
+
 /// The most coordinates of ScoreKernel::difference.
 inline constexpr int kLargestDifferenceDimension = 8;
 

@@ -25,7 +25,7 @@ struct PassKernel {
   int rows = 0;  // Rows of a tile.
   int columns = 0;
   int chunks = 1;  // Chunks of coordinates, for the tensor cores.
-  int merged = 1;  // As in LaunchShape.
+  int merged = 1;  // LaunchShape::merged.
 };
 /// In a launch for many problems shared memory also holds the arguments, before operands, which are aligned to 1024
 /// bytes.

@@ -101,12 +101,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const sour
 
   for_each_segment(arguments.work, arguments.rows.padded_size, share.block, 1, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
-    stream.copy_resident_rows();
-    // The rows are constant. Logits and parameters may come from the previous kernel.
-    start_next_kernel();
-    wait_for_previous_kernel();
-    float const multiplier = static_cast<float>(
-        arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
+    float const multiplier = stream.start();
 #pragma unroll
     for (int s = 0; s < Shape::kStages - 1; ++s) stream.copy_next();
 

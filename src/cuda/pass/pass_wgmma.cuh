@@ -46,12 +46,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
 
   for_each_segment(arguments.work, arguments.rows.padded_size, share.block, share.count, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
-    stream.copy_resident_rows();
-    // The rows are constant. Logits and parameters may come from the previous kernel.
-    start_next_kernel();
-    wait_for_previous_kernel();
-    float const multiplier = static_cast<float>(
-        arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
+    float const multiplier = stream.start();
 #pragma unroll
     for (int s = 0; s < Shape::kStages - Shape::kAhead; ++s) stream.copy_next();
 

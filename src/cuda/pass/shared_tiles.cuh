@@ -114,12 +114,14 @@ class OperandStream {
 
   __device__ __forceinline__ int chunks() const { return Shape::kSingleChunk ? 1 : arguments_.chunks; }
 
-  __device__ __forceinline__ void copy_resident_rows() const {
-    if constexpr (Shape::kResidentRows) {
-      for (int chunk = 0; chunk < chunks(); ++chunk)
-        copy_chunk<Shape, Shape::kRows>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, segment_.first_row,
-                                        chunk * Shape::kChunk);
-    }
+  /// Starts the copies of resident rows, which are constant, and waits for the previous kernel, from which logits and
+  /// parameters may come. Returns the factor that makes logits of scores.
+  __device__ __forceinline__ float start() const {
+    copy_resident_rows();
+    start_next_kernel();
+    wait_for_previous_kernel();
+    return static_cast<float>(arguments_.parameters ? arguments_.factor * arguments_.parameters->log2e_over_eps
+                                                    : arguments_.factor);
   }
   /// Starts one group of copies to the next stage. It is empty after the last chunk, so that waits can count groups.
   __device__ __forceinline__ void copy_next() {
@@ -153,6 +155,13 @@ class OperandStream {
   __device__ __forceinline__ float const* logits(int tile) const { return buffer_of(tile); }
 
  private:
+  __device__ __forceinline__ void copy_resident_rows() const {
+    if constexpr (Shape::kResidentRows) {
+      for (int chunk = 0; chunk < chunks(); ++chunk)
+        copy_chunk<Shape, Shape::kRows>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, segment_.first_row,
+                                        chunk * Shape::kChunk);
+    }
+  }
   __device__ __forceinline__ float* buffer_of(int tile) const {
     return reinterpret_cast<float*>(logits_ + tile % Shape::kLogitBuffers * Shape::kLogitBytes);
   }

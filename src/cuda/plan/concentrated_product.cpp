@@ -1,4 +1,4 @@
-// Products with concentrated vectors (plan/concentration.hpp). Few plans have any, so what they take may go through the
+// Products with concentrated vectors (plan/concentration.hpp). Few plans have any, so their data may go through the
 // host.
 #include <algorithm>
 #include <cmath>

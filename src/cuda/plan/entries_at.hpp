@@ -5,7 +5,7 @@
 namespace monge::cuda {
 
 struct EntriesAtArguments {
-  PassArguments scores;  // As Costs::scores() gives them.
+  PassArguments scores;  // The result of Costs::scores().
   PackedSide side[2];    // Rows, columns.
   double const* potential[2];
   double log2e_over_eps = 0;

@@ -24,7 +24,7 @@ void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream);
 /// first, take turns: each call clears the other one.
 struct VectorScale {
   unsigned long long* largest;  // The bits of the largest magnitude; their order is that of the magnitudes.
-  unsigned long long* next;     // For the next call.
+  unsigned long long* next;     // The number for the next call.
 };
 /// factors = beta o v, scaled and padded with zeros; beta null for ones.
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,

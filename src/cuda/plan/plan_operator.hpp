@@ -30,6 +30,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
                Queue const& queue);
 
   VectorOperations const& vectors() const override { return vectors_; }
+  PlanEntries& entries() override { return *this; }
   void potentials(MutableVectorView f, MutableVectorView g) override;
   void transform(Side side, MutableVectorView out) override;
   void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
@@ -63,17 +64,16 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
                                           std::shared_ptr<PointOrder const> order) const override;
 
  private:
-  PlanEntries* entries_or_null() override { return this; }
   PlanPoints* points_or_null() override { return problem_.costs->of_points() ? this : nullptr; }
   PointCosts const& of_points() const { return *problem_.costs->of_points(); }
 
   /// Data for passes over the rows of one side, from one half-step or from a given transform.
   struct Frozen {
-    Transform transform;                            // With the logits of the other side; no sums if given.
+    Transform transform;                            // Logits of the other side and sums; no sums if given.
     DeviceArray<unsigned char> references;          // References of this side's points, padded.
     DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
-    Costs::SumPass product;                         // For one vector.
+    Costs::SumPass product;                         // The product of one vector.
     DeviceArray<unsigned char> factors, partials;   // Arguments of `product`.
     DeviceArray<unsigned long long> scales;         // The two numbers of VectorScale.
     int products = 0;                               // Launched so far; its parity selects the scale.
@@ -169,7 +169,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   std::optional<Side> new_side_;    // The side whose points at() has replaced.
   std::optional<Frozen> frozen_[2];
   double known_mean_over_least_[2];    // Ratio for the weights, or for the marginals at another eps.
-  DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.
+  DeviceArray<double> transforms_[2];  // Arguments of set_transforms(), until a side is frozen.
   EntryStore kept_[2];
   std::shared_ptr<Workspace> workspace_;
   DeviceVector between_[2];  // Vectors between the two halves of Gram products.

@@ -1,7 +1,6 @@
 #include "cuda/plan/problem.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numbers>
 #include <numeric>

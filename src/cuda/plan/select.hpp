@@ -34,7 +34,7 @@ struct TopKArguments {
   LogRows rows;
   int k = 0;
   StridedIndices indices;  // k for each of all rows, side by side.
-  StridedView values;      // In the order of indices.
+  StridedView values;      // Entries in the order of indices.
   void* scratch = nullptr;
 };
 void top_k(TopKArguments const& arguments, cudaStream_t stream);

@@ -1,7 +1,6 @@
 #include "cuda/projection/operator.hpp"
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include <monge/error.hpp>

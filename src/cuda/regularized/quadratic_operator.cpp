@@ -1,7 +1,6 @@
 #include "cuda/regularized/quadratic_operator.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 

@@ -71,7 +71,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   std::vector<int> row_, group_begin_;
   DeviceArray<int> device_row_, device_group_, device_group_begin_;
   DeviceArray<double> group_weight_;
-  std::optional<SlopeTable> slopes_;  // In units of the costs inside.
+  std::optional<SlopeTable> slopes_;  // Slopes in units of the costs inside.
   DeviceArray<double> slope_mass_, slope_, slope_value_;
   // The surveys, in this order. The first counts points. Where pairs are forbidden, a second weighs the allowed pairs
   // by shares of mass. The search takes one or more, by shares too. The last finds means without dear pairs.

@@ -1,8 +1,5 @@
 #include "cuda/regularized/regularized_entries.hpp"
 
-#include <algorithm>
-#include <bit>
-
 #include "cuda/launch/sizes.hpp"
 #include "cuda/regularized/regularized_entries.cuh"
 #include "cuda/runtime/check.hpp"

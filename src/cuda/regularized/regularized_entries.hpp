@@ -31,7 +31,7 @@ struct RegularizedEntries {
   DataType scalar = DataType::float64;
   std::int64_t pitch = 0;
   double inverse_weight = 0;
-  double const* u = nullptr;  // In the order of rows.
+  double const* u = nullptr;  // Potentials in the order of rows.
   double const* v = nullptr;
 };
 
@@ -54,7 +54,7 @@ struct EntryValues {
 struct EvaluateEntriesArguments {
   RegularizedEntries entries;
   EntryTerms terms;
-  double const* p;  // In the order of rows.
+  double const* p;  // Masses in the order of rows.
   double const* q;
   double const* u;
   DualBound bound;

@@ -70,7 +70,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   RegularizedReadout readout_;
   std::optional<Graph> graph_;  // Holds kIterationsPerGraph iterations.
   double step_ = 0;
-  std::int64_t iterations_ = 0;  // Since the start.
+  std::int64_t iterations_ = 0;  // Iterations since the start.
   bool evaluated_ = false;       // No iteration since the last evaluation.
 };
 

@@ -1,4 +1,3 @@
-#include <algorithm>
 
 #include "core/numbers.hpp"
 #include "cuda/launch/generation.hpp"

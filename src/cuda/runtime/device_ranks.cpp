@@ -1,9 +1,7 @@
 #include "cuda/runtime/device_ranks.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstring>
-#include <numeric>
 #include <vector>
 
 #include "core/numbers.hpp"

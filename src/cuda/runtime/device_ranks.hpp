@@ -1,6 +1,5 @@
 // Ranks with a device each: the share of a rank in a number of items, and the gather that completes all shares.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>

@@ -32,7 +32,7 @@ struct Library {
   std::string missing;  // The reason why NCCL cannot be used.
 
   Library() {
-    // It stays open, as the threads that it starts may outlive every communicator.
+    // The library stays open: the threads that it starts may outlive every communicator.
     void* const opened = dlopen(kName, RTLD_NOW | RTLD_LOCAL);
     if (opened == nullptr) {
       char const* const error = dlerror();

@@ -27,9 +27,10 @@ class Nccl {
 
   /// All ranks make one at the same time, for the current device. Ranks wait for each other for `limit` seconds.
   Nccl(Id const& id, int rank, int size, double limit);
-  /// Waits until the other ranks end theirs, for `limit` seconds or, after a failure, for one. Then memory stays.
+  /// Waits until the other ranks end theirs, for `limit` seconds or, after a failure, for one. After that time the
+  /// communicator keeps its memory.
   ~Nccl();
-  /// Ends all gathers, as after the loss of a rank. A failure.
+  /// Ends all gathers, as the loss of a rank does: the communicator has failed.
   void abandon();
   Nccl(Nccl const&) = delete;
   Nccl& operator=(Nccl const&) = delete;

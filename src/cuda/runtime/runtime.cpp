@@ -225,7 +225,7 @@ void Runtime::give_back(std::unique_ptr<Staging> staging) const noexcept {
   try {
     stagings_.push_back(std::move(staging));
   } catch (std::bad_alloc const&) {
-    return;  // It ends here.
+    return;  // The destructor frees the memory.
   }
   std::size_t kept = 0;
   std::erase_if(stagings_, [&](std::unique_ptr<Staging> const& own) {

@@ -124,7 +124,7 @@ class Runtime {
   int float64_ratio() const { return float64_ratio_; }
   std::string instruction_set() const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
-  /// The stream of this thread: that of its lane, if it has one.
+  /// The stream of this thread, which is the one of its lane, if it has a lane.
   cudaStream_t stream() const { return lane().stream.get(); }
   /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
@@ -202,7 +202,7 @@ class Runtime {
   mutable std::vector<ArenaPiece> arena_;
   mutable int arena_scopes_ = 0;
   mutable std::vector<std::unique_ptr<Staging>> stagings_;
-  mutable std::mutex mutex_;  // For counters_, arena_ and lanes_ while threads have lanes.
+  mutable std::mutex mutex_;  // The lock of counters_, arena_ and lanes_ while threads have lanes.
   std::unique_ptr<Lane> lane_;
   mutable std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Stream> capture_stream_;

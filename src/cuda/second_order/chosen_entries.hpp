@@ -21,7 +21,7 @@ struct ChosenEntries {
   DeviceArray<std::int64_t> rows, columns;
   DeviceArray<int> row_begin, row_index;        // The columns of each row.
   DeviceArray<int> column_begin, column_index;  // The rows of each column.
-  DeviceArray<int> order;                       // For each pair by columns, its index by rows.
+  DeviceArray<int> order;                       // The index by rows of each pair by columns.
 };
 
 /// The `count` largest entries. Equal entries are taken in the order of their numbers. 0 <= count <= rows * k.

@@ -20,6 +20,7 @@
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/stored.cuh"
+#include "cuda/sweep/add_halves.cuh"
 #include "cuda/sweep/fused_evaluation.hpp"
 
 namespace monge::cuda {
@@ -39,16 +40,7 @@ __device__ __forceinline__ double finite_score(double score) {
 /// Sums over the lanes of a warp: lane k returns the sum of value[k / 4].
 __device__ __forceinline__ double lane_sums(double (&value)[kBatchLines]) {
   static_assert(kBatchLines == 8);
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int half = kBatchLines / 2, mask = 16; half > 0; half /= 2, mask /= 2) {
-    bool const upper = (lane & mask) != 0;
-#pragma unroll
-    for (int k = 0; k < half; ++k) {
-      double const given = upper ? value[k] : value[k + half], kept = upper ? value[k + half] : value[k];
-      value[k] = kept + __shfl_xor_sync(0xffffffffu, given, mask);
-    }
-  }
+  add_halves<1>(value);
   double sum = value[0];
 #pragma unroll
   for (int mask = 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);

@@ -18,26 +18,18 @@
 #pragma once
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/source.cuh"
+#include "cuda/sweep/add_halves.cuh"
 #include "cuda/sweep/tile_evaluation.hpp"
 
 namespace monge::cuda {
 
 inline constexpr int kStripTiles = 4;
 
-/// Adds the values of the eight lanes that have the same columns. Halves of the lanes exchange halves of the columns,
-/// so no addition is wasted. A lane is left with two neighbouring columns, in value[0] and value[1].
+/// Adds the values of the eight lanes that have the same columns. A lane is left with two neighbouring columns, in
+/// value[0] and value[1].
 __device__ __forceinline__ void add_rows_of_warp(double (&value)[kThreadColumns]) {
   static_assert(kThreadColumns == 16);
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int half = kThreadColumns / 2, mask = 16; half > 1; half /= 2, mask /= 2) {
-    bool const upper = (lane & mask) != 0;
-#pragma unroll
-    for (int k = 0; k < half; ++k) {
-      double const given = upper ? value[k] : value[k + half], kept = upper ? value[k + half] : value[k];
-      value[k] = kept + __shfl_xor_sync(0xffffffffu, given, mask);
-    }
-  }
+  add_halves<2>(value);
 }
 
 /// Sums over the entries of a thread in a row of tiles: of its rows, also times their scores.

@@ -39,7 +39,7 @@ struct UpdateArguments {
   double* potential;
   double* copy;        // Null, or a second output.
   LogitArrays arrays;  // Logits of this side, for the next half-step.
-  double* errors;      // In error_parts(size) parts: sums of the errors before the update and of the squares.
+  double* errors;      // error_parts(size) parts: sums of the errors before the update and of the squares.
   bool symmetric;
 };
 int error_parts(int size);

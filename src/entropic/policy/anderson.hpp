@@ -25,7 +25,7 @@ class AndersonMixing {
 
   /// Forgets all sweeps; the next one starts from the present potentials.
   void start();
-  /// Puts the combination of the images into the operator. With less than two images it is the last one.
+  /// Puts the combination of the images into the operator, or the last image if there are fewer than two.
   void combine();
   /// A plain sweep at eps has followed start() or combine(). If its image is not the best (`is_best`), the operator
   /// gets the best one back.

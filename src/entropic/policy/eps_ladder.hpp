@@ -32,7 +32,7 @@ class EpsLadder {
   SolveOptions const& options_;
   double cost_bound_;
   double eps_;
-  int rungs_ = 0;  // From the current eps down to the eps of the problem.
+  int rungs_ = 0;  // Rungs from the current eps down to the eps of the problem.
   int top_ = 0;    // The rung at which the ladder begins.
   bool climbs_ = false;
   int rung_end_ = 0;

@@ -42,7 +42,7 @@ class MixingChoice {
   bool has_images_ = false;
   bool is_best_ = false;
   int rejections_ = 0;
-  std::optional<SweepErrors> best_;  // At this eps.
+  std::optional<SweepErrors> best_;  // The best errors at this eps.
 };
 
 }  // namespace monge

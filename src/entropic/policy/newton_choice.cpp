@@ -12,7 +12,7 @@ constexpr double kNewtonPasses = 15;
 constexpr double kDearNewton = 3;
 /// Sweeps that show their rate near a solution.
 constexpr int kWarmSweepsOfRate = 5;
-/// Mixed sweeps that show their rate. It gets worse, so Newton's method waits no longer.
+/// Mixed sweeps that show their rate, for which Newton's method waits. The rate of later ones is worse.
 constexpr int kMixedSweepsOfRate = 15;
 
 bool allows_newton(SolveOptions const& options) {

@@ -40,7 +40,7 @@ class AdaptiveRelaxation {
   double omega_ = 1;
   bool disabled_ = false;
   double window_error_ = 0;  // Error at the start of the window.
-  int window_sweeps_ = -1;   // Since the start of the window; -1: not started.
+  int window_sweeps_ = -1;   // Sweeps since the start of the window; -1: not started.
   int settle_ = 0;           // Sweeps to skip before a window starts.
 };
 

@@ -136,14 +136,14 @@ class SinkhornPolicy {
   int newton_steps_ = 0;
   int newton_iterations_ = 0;
   int advances_ = 0;  // Steps of Newton's method at options_.eps, if runs_steps().
-  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // From a Newton step; NaN after sweeps.
+  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // The norm after a Newton step; else NaN.
   bool on_trial_;                                                    // Whether sweeps without the ladder are on trial.
   EpsLadder ladder_;
   AdaptiveRelaxation relaxation_;
   MixingChoice mixing_;
   NewtonChoice newton_;
   RoundingLimit rounding_;
-  ErrorTrend trend_;                       // At the eps of the last sweep.
+  ErrorTrend trend_;                       // The trend at the eps of the last sweep.
   double polish_below_;                    // Relative error at which to try plain sweeps next.
   double target_;                          // Sweeps aim at this error. A certificate that finds more error lowers it.
   double gradient_target_;                 // The same for the gradient norm, if it is the criterion.

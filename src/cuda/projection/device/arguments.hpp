@@ -21,7 +21,7 @@ struct ProjectionArguments {
   BatchArguments logits, gradient, result;
   std::int64_t batch = 0;
   float* d_dustbin_score = nullptr;
-  float* history = nullptr;         ///< In global memory; null: the history is in shared memory.
+  float* history = nullptr;         ///< A history in global memory; null: it is in shared memory.
   std::int64_t history_chunks = 0;  ///< Chunks of 16 bytes in a team's history.
   int team_chunks = 0;              ///< Chunks of 16 bytes of a team's shared memory: for staging and history.
   int rows = 0, columns = 0, logit_rows = 0, logit_columns = 0;

@@ -16,7 +16,7 @@ struct LargeArguments {
   ProjectionArguments problem;
   LargeShape shape;
   float* memory;       // The marginals, then shape.matrix floats for each matrix.
-  std::int64_t first;  // Matrix of the batch.
+  std::int64_t first;  // The first matrix of the part.
   int blocks;
 
   __device__ __forceinline__ int block() const { return static_cast<int>(blockIdx.x) % blocks; }
@@ -31,7 +31,7 @@ __device__ __forceinline__ float* marginals_of(LargeArguments const& a, bool row
 struct LargeMatrix {
   float *k, *partial, *states, *gradients;
   float *row_weight, *row_kept, *row_chain, *row_bar, *column_weight, *column_kept, *column_chain;
-  int* moved;  // For each pair: 1 if it was done, because a sum was not within the tolerance.
+  int* moved;  // 1 for each pair that was done, because a sum was not within the tolerance.
 
   __device__ __forceinline__ explicit LargeMatrix(LargeArguments const& a) : shape_(a.shape) {
     int const n = a.shape.rows, m = a.shape.columns;

@@ -150,7 +150,7 @@ struct CrossRatio {
         z[i] = factor * fast_exp2(-column[i]);
       }
     }
-    if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // They are; this tells the compiler.
+    if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // Both are 1; the compiler must know it.
     return narrow;
   }
   /// start() for K = softmax + eps, whose entries are computed before their ratios.

@@ -55,7 +55,7 @@ struct TileLayout {
   static constexpr int kOwnColumns = C / kWarpRowLanes;
   static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Columns side by side in memory and in registers.
   static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
-  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // Else every warp would add the first term.
+  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // One lane would let every warp add the first term.
   // Register r of lane q holds row r ^ row_twist(q), register c of lane p column c ^ column_twist(p). In general these
   // are q R / kColumnLanes and (p % kWarpRowLanes) kOwnColumns. Layouts that need no division or remainder leave it
   // out, because the compiler, which does not know the ranges of q and p, would not.
@@ -243,8 +243,8 @@ struct Tile {
   ProjectionArguments const& arguments;
   SumTargets const* marginals;
   TilePlace<L> place;
-  float k[R][C];                            // In the log domain: logits, base 2.
-  float u[R], v[C];                         // In the log domain: potentials, base 2.
+  float k[R][C];                            // The kernel; in the log domain logits, base 2.
+  float u[R], v[C];                         // Scalings; in the log domain potentials, base 2.
   float w[L::kOwnRows], z[L::kOwnColumns];  // Factors of eps, for this lane's share.
   bool done = false;
   int count = 0;

@@ -9,7 +9,7 @@
 namespace monge::cuda {
 
 /// Whether the history keeps u as well as v. At 4 x 4 plain steps share the memory of CrossRatioGradient's history.
-/// That keeps two pairs in registers, so its memory is two pairs short of u and v for all; v alone fits.
+/// This history keeps two pairs in registers, so its memory is two pairs short of u and v for all; v alone fits.
 template <class L, ProjectionMode kMode>
 inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
 
