@@ -90,6 +90,7 @@ Json history_json(Report const& report) {
                        {"eps", check.eps},
                        {"marginal_error", check.marginal_error},
                        {"relaxation", check.relaxation},
+                       {"kind", name(check.kind)},
                        {"precision", name(check.precision)},
                        {"gradient_norm", check.gradient_norm},
                        {"seconds", check.seconds}});

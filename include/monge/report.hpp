@@ -41,6 +41,20 @@ constexpr auto names_of(Status) {
                                        {stopped, "stopped"}});
 }
 
+/// The work of a solve up to a check.
+enum class StepKind {
+  sweeps,    ///< One or more, each from the potentials of the one before.
+  mixed,     ///< One sweep from a combination of earlier ones, by Anderson's acceleration.
+  rejected,  ///< The same, but its error was far above the least: the solve went back to the best potentials.
+  newton,    ///< A step of Newton's method.
+  splr,      ///< A step of SPLR.
+};
+constexpr auto names_of(StepKind) {
+  using enum StepKind;
+  return std::to_array<Named<StepKind>>(
+      {{sweeps, "sweeps"}, {mixed, "mixed"}, {rejected, "rejected"}, {newton, "newton"}, {splr, "splr"}});
+}
+
 /// A pair of potentials, in the units of C.
 struct Potentials {
   std::vector<double> f, g;  ///< n and m numbers.
@@ -52,6 +66,7 @@ struct Progress {
   double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
   double marginal_error = 0;  ///< Measured by the sweep, in its precision; relative like the tolerance.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
+  StepKind kind = StepKind::sweeps;
   double seconds = 0;         ///< Time since the solve began.
   int problem = 0;            ///< Index in a batch, from 0.
   /// The present potentials, from which another solve may start (SolveOptions::f and g). Only for use in the callback.
@@ -65,6 +80,7 @@ struct Check {
   double eps;
   double marginal_error;  ///< Measured by the sweep; relative like the tolerance.
   double relaxation;
+  StepKind kind;
   Precision precision;
   double gradient_norm;  ///< The 2-norm of the errors of both marginals together, likewise.
   double seconds;        ///< Time since the solve began.

@@ -34,6 +34,7 @@ void visit_members(Progress const*, Visit const& visit) {
   visit("eps", &Progress::eps);
   visit("marginal_error", &Progress::marginal_error);
   visit("relaxation", &Progress::relaxation);
+  visit("kind", &Progress::kind);
   visit("seconds", &Progress::seconds);
   visit("problem", &Progress::problem);
 }
@@ -44,6 +45,7 @@ void visit_members(Check const*, Visit const& visit) {
   visit("eps", &Check::eps);
   visit("marginal_error", &Check::marginal_error);
   visit("relaxation", &Check::relaxation);
+  visit("kind", &Check::kind);
   visit("precision", &Check::precision);
   visit("gradient_norm", &Check::gradient_norm);
   visit("seconds", &Check::seconds);

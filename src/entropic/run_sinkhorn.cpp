@@ -87,8 +87,8 @@ class SinkhornRun {
                             .passes = runs_all ? kAny : taken.count,
                             .observe =
                                 [&](SplrCheck const& check) {
-                                  return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
-                                                 check.l2_error, watch_.seconds()});
+                                  return record({check.passes, taken.sweep.eps, check.l1_error, 1, StepKind::splr,
+                                                 Precision::float64, check.l2_error, watch_.seconds()});
                                 },
                             .criterion = options().criterion,
                             .iterations = runs_all ? taken.count : kAny};
@@ -203,14 +203,14 @@ class SinkhornRun {
   bool record(Check const& check) {
     report().history.push_back(check);
     if (!options().progress || stopped_at_) return true;
-    bool const go_on = options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation,
+    bool const go_on = options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation, check.kind,
                                            check.seconds, index_, [this] { return potentials(); }});
     if (!go_on) stopped_at_ = check.eps;
     return go_on;
   }
-  void record(Sweep const& kind, double error, double gradient_norm) {
+  void record(Sweep const& sweep, double error, double gradient_norm) {
     double const mass = policy_.mass();
-    if (!record({policy_.iterations(), kind.eps, error / mass, kind.relaxation, policy_.precision(),
+    if (!record({policy_.iterations(), sweep.eps, error / mass, sweep.relaxation, policy_.kind(), policy_.precision(),
                  gradient_norm / mass, watch_.seconds()}))
       policy_.stop();
   }

@@ -17,9 +17,10 @@ namespace {
 /// minimum outnumber both kPatience and the steps before.
 constexpr int kPatience = 100;
 /// Steps by the rough matrix reduce a residual to this fraction before it is evaluated again.
-constexpr double kRoughShare = 1e-4;
-/// The same as kPatience for these steps.
-constexpr int kRoughPatience = 20;
+constexpr double kRoughShare = 1e-2;
+/// An evaluation disturbs the sequence of directions. Many steps follow where a matrix has many small eigenvalues, and
+/// more of them are lost than rough ones save, so at most this many are rough.
+constexpr int kRoughSteps = 64;
 
 class ConjugateGradient {
  public:
@@ -50,19 +51,22 @@ class ConjugateGradient {
     bool has_halved = false;  // An evaluated residual.
     for (int step = 0;; ++step) {
       double const floor = is_rough_ ? kRoughShare * evaluated : kUnitRoundoff * scale_;
-      if (norm_ <= std::max(goal_, floor) && !exact_ && evaluates_) {
+      bool const ends_rough_steps = is_rough_ && step >= kRoughSteps;
+      if ((norm_ <= std::max(goal_, floor) || ends_rough_steps) && !exact_ && evaluates_) {
         // If the residual of x is still above the goal, the updated residual has drifted from it. A restart from the
         // evaluated residual helps as long as it keeps falling.
         double const updated = norm_;
         evaluate();
-        if (norm_ > goal_ && norm_ > 0.5 * evaluated) {
+        // Where the rough matrix has hardly drifted, the sequence of directions goes on.
+        bool const has_drifted = !is_rough_ || norm_ > 2 * updated;
+        if (has_drifted && norm_ > goal_ && norm_ > 0.5 * evaluated) {
           if (!is_rough_) return end(Status::stagnation, step);
           leave_rough_steps(!has_halved);
         } else {
           has_halved = true;
         }
-        // Where the rough matrix has hardly drifted, the sequence of directions goes on.
-        exact_ = norm_ <= goal_ || !is_rough_ || norm_ > 2 * updated;
+        if (ends_rough_steps) is_rough_ = false;
+        exact_ = norm_ <= goal_ || has_drifted;
         evaluated = norm_;
         best = std::numeric_limits<double>::infinity();
       }
@@ -74,7 +78,7 @@ class ConjugateGradient {
       std::optional<Status> failure;
       if (!(rz_ > 0)) {
         failure = Status::breakdown;
-      } else if (step - best_step > (is_rough_ ? kRoughPatience : std::max(kPatience, best_step))) {
+      } else if (step - best_step > std::max(kPatience, best_step)) {
         failure = Status::stagnation;
       } else if (step == options.iterations) {
         return end(Status::iteration_limit, step);

@@ -12,6 +12,10 @@
 namespace monge {
 namespace {
 
+/// With a smaller tolerance conjugate gradients lose more steps to the errors of the rough plan than they save. A
+/// tolerance of 0 asks for a number of steps.
+constexpr double kRoughTolerance = 1e-6;
+
 /// A power of two near `size`; 1 for 0 and infinity.
 double power_near(double size) {
   return size > 0 && std::isfinite(size) ? std::exp2(std::round(std::log2(size))) : 1.0;
@@ -154,7 +158,7 @@ void PlanDerivatives::weighted_gradient(Side side, Vector const& l, Vector const
 /// solution for b less its part along c. Where delta > 0 the rest is orthogonal to c: S maps such vectors to vectors of
 /// sum 0, and the preconditioner, the inverse diagonal of S with a projection, maps these back. Conjugate gradients
 /// then never meet the constants, however small delta is. Where delta = 0 constants have no effect.
-PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, LinearOptions const& options) {
+PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, LinearOptions const& options, double terms) {
   double const k_a = 1 + penalty_ratio(Side::rows), k_b = 1 + penalty_ratio(Side::columns) + options.damping;
   double const of_rows = penalty_ratio(Side::rows) / k_a;  // 1 - 1 / k_a
   double const delta = penalty_ratio(Side::columns) + of_rows + options.damping;
@@ -166,15 +170,19 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   plan_.multiply(Side::columns, *on_rows, *b);
   // The system is solved in units in which S and b are near 1.
   double const unit = mass_unit();
-  double right_unit = 1, squares[2] = {0, 0};
-  if (unit == 1) {
-    std::pair<Vector const*, Vector const*> const parts[2] = {{right[Side::columns], right[Side::columns]},
-                                                              {b.get(), b.get()}};
-    vectors_.dots(parts, squares);
-  } else {
-    right_unit = power_near(std::max(vectors_.norms(*right[Side::columns]).linf(), vectors_.norms(*b).linf()));
+  double right_unit = 1;
+  Vector const* own = right[Side::columns];
+  std::unique_ptr<Vector> scaled;
+  if (unit != 1) {
+    right_unit = power_near(std::max(vectors_.norms(*own).linf(), vectors_.norms(*b).linf()));
+    combine({{1 / right_unit, own}}, *(scaled = make(Side::columns)));
+    combine({{1 / right_unit, b.get()}}, *b);
+    own = scaled.get();
   }
-  combine({{1 / right_unit, right[Side::columns]}, {-1 / right_unit, b.get()}}, *b);
+  double squares[2];
+  std::pair<Vector const*, Vector const*> const parts[2] = {{own, own}, {b.get(), b.get()}};
+  vectors_.dots(parts, squares);
+  combine({{1, own}, {-1, b.get()}}, *b);
   double sums[2];
   std::pair<Vector const*, Vector const*> const pairs[2] = {{b.get(), &support(Side::columns)},
                                                             {&c, &support(Side::columns)}};
@@ -207,13 +215,19 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
           },
       .null_vector = &support(Side::columns),
       .correction = &c,
-      .rough_matrix = has_rough_steps() ? LinearMap(matrix_of(*rough_, rough_marginal())) : LinearMap()};
+      .rough_matrix = (options.tolerance == 0 || options.tolerance >= kRoughTolerance) && has_rough_steps()
+                          ? LinearMap(matrix_of(*rough_, rough_marginal()))
+                          : LinearMap()};
   // Where P nearly matches points one to one, the parts of b cancel. A residual below their rounding means nothing, and
-  // steps on it would fill dg with noise.
+  // steps on it would fill dg with noise. Where b is no more than rounding, dg is 0.
   double tolerance = options.tolerance;
   double const size = std::sqrt(vectors_.dot(*b, *b)),
                rounding = rounding_ * (std::sqrt(squares[0]) + std::sqrt(squares[1]));
-  if (rounding_ <= tolerance && tolerance * size < rounding) tolerance = rounding / size;
+  if (size <= 4 * (rounding + rounding_ * terms / right_unit)) {
+    combine({{0, b.get()}}, *b);
+  } else if (rounding_ <= tolerance && tolerance * size < rounding) {
+    tolerance = rounding / size;
+  }
   ConjugateGradientResult const end = conjugate_gradient(vectors_, system, *b, dg, {tolerance, options.iterations});
   // S is semidefinite for any P: a curvature that is not positive comes from rounding.
   LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
@@ -228,6 +242,14 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   result.constant[side_index(Side::columns)] = constant;
   result.of_both = constant * of_rows;
   return result;
+}
+
+double PlanDerivatives::terms_of(Side side, Vector const& l, Vector const& r) {
+  std::unique_ptr<Vector> const of_l = make(side), of_r = make(side), scaled = vectors_.make(side, r.width());
+  combine({{1 / mass_unit(), &r}}, *scaled);
+  vectors_.row_dots(l, l, *of_l);
+  vectors_.row_dots(*scaled, *scaled, *of_r);
+  return mass_unit() * std::sqrt(vectors_.dot(*of_l, *of_r));
 }
 
 /// sum_j P_ij (df_i + dg_j), by the equation of the row.
@@ -385,16 +407,19 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
   PointForm const form = plan_.points().point_form();
   double const size = normalise(v);
   VectorPair right, products, shifts;
+  double terms = 0;
   for (Side const side : kSides) right[side] = make(side);
   for (Side const side : kSides) {
     std::unique_ptr<Vector> const part = make(side);
     if (v[opposite(side)]) {
       products[side] = product(side, *v[opposite(side)]);
       vectors_.row_dots(points(side), *products[side], *part);
+      terms += terms_of(side, points(side), *products[side]);
       combine({{1, right[side].get()}, {form.product, part.get()}}, *right[side]);
     }
     if (v[side]) {
       vectors_.row_dots(*v[side], far_points(side), *part);
+      terms += terms_of(side, *v[side], far_points(side));
       combine({{1, right[side].get()}, {form.product, part.get()}}, *right[side]);
       if (penalty_ratio(side) == 0) continue;
       shifts[side] = make(side);
@@ -403,7 +428,7 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
               *right[side]);
     }
   }
-  Response const response = solve(right, options);
+  Response const response = solve(right, options, std::abs(form.product) * terms);
 
   double const factor = -form.product / eps_;
   for (Side const side : kSides) {
@@ -518,12 +543,15 @@ LinearReport PlanDerivatives::product_gradients(VectorPair factors, VectorPair c
     factors[side] = std::move(one[side]);
   }
   VectorPair right;
+  double terms = 0;
   for (Side const side : kSides) {
+    std::unique_ptr<Vector> const far = product(side, *factors[opposite(side)]);
     right[side] = make(side);
-    vectors_.row_dots(*factors[side], *product(side, *factors[opposite(side)]), *right[side]);
+    vectors_.row_dots(*factors[side], *far, *right[side]);
+    terms += terms_of(side, *factors[side], *far);
   }
   double const size_of_right = normalise(right);  // Its unit is eps.
-  Response const response = solve(right, options);
+  Response const response = solve(right, options, terms / size_of_right);
   for (Side const side : kSides) {
     Side const far = opposite(side);
     if (points[side] != nullptr) {

@@ -59,7 +59,11 @@ class PlanDerivatives {
     /// The sum of both constants, without their cancellation.
     double of_both = 0;
   };
-  Response solve(VectorPair const& right, LinearOptions const& options);
+  /// `terms`: of row_dots() in the right side, 0 where none made it.
+  Response solve(VectorPair const& right, LinearOptions const& options, double terms = 0);
+  /// sqrt(sum_i |l_i|^2 |r_i|^2), r a product with the plan: rounding of row_dots(l, r) is a fraction of it, however
+  /// small <l_i, r_i> is.
+  double terms_of(Side side, Vector const& l, Vector const& r);
 
   double penalty_ratio(Side side) const;  // eps / rho
   std::unique_ptr<Vector> make(Side side, bool wide = false) const;

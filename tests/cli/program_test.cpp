@@ -166,6 +166,7 @@ TEST_F(SolveProgram, MethodsMeetTheCriterionAndSayWhatTheyTook) {
         last = check["seconds"];
       }
       EXPECT_TRUE(!steps || written["history"].back()["gradient_norm"].is_number());
+      EXPECT_TRUE(!steps || written["history"].back()["kind"] == method);
     }
   }
 }

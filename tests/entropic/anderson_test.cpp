@@ -173,6 +173,7 @@ TEST_P(MixedSolves, history_has_every_sweep) {
   for (std::size_t k = 0; k < report.history.size(); ++k) {
     EXPECT_EQ(report.history[k].iteration, static_cast<int>(k) + 1);
     EXPECT_EQ(report.history[k].relaxation, 1);
+    EXPECT_EQ(report.history[k].kind, k < 2 ? StepKind::sweeps : StepKind::mixed) << "a combination has two images";
   }
 }
 

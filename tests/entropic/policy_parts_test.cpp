@@ -173,12 +173,15 @@ TEST(MixingChoiceTest, errors_are_those_of_the_best_potentials) {
   EXPECT_EQ(mixing.next(), Mixing::start);
   EXPECT_EQ(mixing.swept({3, 2, 1}).column, 2);
   EXPECT_TRUE(mixing.is_best());
+  EXPECT_EQ(mixing.kind(), StepKind::sweeps);
   EXPECT_EQ(mixing.next(), Mixing::on);
   EXPECT_EQ(mixing.swept({9, 3, 1}).row, 3);
+  EXPECT_EQ(mixing.kind(), StepKind::sweeps) << "there was one image";
   EXPECT_FALSE(mixing.is_best());
   EXPECT_EQ(mixing.next(), Mixing::on);
   EXPECT_EQ(mixing.swept({9, 1, 1}).column, 1);
   EXPECT_TRUE(mixing.is_best());
+  EXPECT_EQ(mixing.kind(), StepKind::mixed);
   mixing.forget();
   EXPECT_EQ(mixing.next(), Mixing::start);
   EXPECT_EQ(mixing.swept({9, 5, 1}).column, 5) << "errors at another eps are not compared";
@@ -193,8 +196,10 @@ TEST(MixingChoiceTest, error_far_above_the_least_starts_anew_and_the_third_ends_
     EXPECT_EQ(mixing.swept({1, error, 1}).column, 1);
     EXPECT_FALSE(mixing.is_best());
     EXPECT_TRUE(mixing.has_rejected());
+    EXPECT_EQ(mixing.kind(), StepKind::rejected);
     EXPECT_EQ(mixing.next(), Mixing::start);
     mixing.swept({1, 99, 1});
+    EXPECT_EQ(mixing.kind(), StepKind::sweeps);
     EXPECT_EQ(mixing.next(), Mixing::on);
   }
   EXPECT_FALSE(mixing.is_on());

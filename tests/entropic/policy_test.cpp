@@ -1319,6 +1319,7 @@ TEST(MixedPolicyTest, rungs_end_later_after_a_rejection) {
     EXPECT_EQ(policy.next().mixing, Mixing::start);
     sweep_mixed(policy, {4e-3});
     if (rejects) sweep_mixed(policy, {1});
+    EXPECT_EQ(policy.kind(), rejects ? StepKind::rejected : StepKind::sweeps);
     EXPECT_EQ(policy.next().mixing, rejects ? Mixing::start : Mixing::on);
     sweep_mixed(policy, {2.9e-3});
     EXPECT_EQ(policy.next().sweep.eps, rejects ? 10 : 4);

@@ -106,6 +106,7 @@ def test_the_history_of_mixed_sweeps_falls(metric, clusters):
     else:
         x, y = random.normal(size=(200, 3)), random.normal(size=(150, 3)) * 0.8 + 0.3
     history = monge.solve_sample(x, y, metric=metric, eps_relative=0.02, tol=1e-5).report.history
+    assert "mixed" in [check.kind for check in history]
     plain = [check for check in history if check.relaxation == 1]
     assert len(plain) > 5
     for last, now in zip(plain, plain[1:]):

@@ -68,6 +68,17 @@ def test_all_names_without_scikit_learn():
     assert run.stdout.split() == ["False", "solve"]
 
 
+@pytest.mark.parametrize("arguments", [[], ["info"]])
+def test_the_module_run_as_a_program_prints_versions(arguments):
+    run = subprocess.run([sys.executable, "-m", "monge", *arguments], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith(f"monge {monge.__version__} (") and " threads, " in run.stdout
+
+
+def test_the_module_run_as_a_program_takes_info_alone():
+    run = subprocess.run([sys.executable, "-m", "monge", "solve", "x.npy"], capture_output=True, text=True)
+    assert (run.returncode, run.stdout) == (1, "") and run.stderr.startswith("python -m monge: solve: is no command")
+
+
 @pytest.fixture
 def with_plug_in(tmp_path):
     """Runs code where a package monge_cuda has this file as its extension module."""

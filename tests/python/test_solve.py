@@ -198,6 +198,24 @@ def test_hessian_product(rng):
     np.testing.assert_allclose(product, (plus - minus) / (2 * step), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("metric", ["sqeuclidean", "dot"])
+@pytest.mark.parametrize("mass", [1.0, 1e-200])
+@pytest.mark.parametrize("d", [3, 500])
+def test_where_each_point_goes_to_itself_potentials_change_by_rounding_alone(rng, metric, mass, d):
+    # The right side of the system is 0 but for rounding, which no step reduces.
+    x = rng.normal(size=(40, d))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    weights = np.full(40, mass / 40)
+    result = monge.solve_sample(x, x, weights, weights, reg=1e-5, metric=metric, precision="float64")
+    v = rng.normal(size=x.shape)
+    product, _, report = result.hessian_product(v)
+    assert (report.status, report.iterations) == ("converged", 0)
+    expected = 2 * mass / 40 * v if metric == "sqeuclidean" else 0 * v
+    # Terms of the sums are of the size of |v| |x| / eps, of which d roundings remain.
+    np.testing.assert_allclose(product, expected, rtol=0, atol=mass / 40 * 1e5 * (d + 40) * 2.0**-52 * abs(v).max())
+
+
 def test_inverse_hessian_product(rng):
     x, y, a, b = problem(rng, 9, 8)
     v = rng.normal(size=x.shape)
@@ -375,7 +393,7 @@ def test_progress_sees_each_check_and_stops(rng):
     seen = []
     monge.solve(cost, reg=0.05, progress=seen.append)
     history = monge.solve(cost, reg=0.05).report.history
-    assert [state.iteration for state in seen] == [check.iteration for check in history]
+    assert [(state.iteration, state.kind) for state in seen] == [(check.iteration, check.kind) for check in history]
     stopped = monge.solve(cost, reg=0.05, progress=lambda state: False)
     assert stopped.status == "stopped" and stopped.report.history[-1].iteration == seen[0].iteration
 

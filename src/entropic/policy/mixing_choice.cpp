@@ -13,13 +13,15 @@ SweepErrors MixingChoice::swept(SweepErrors const& errors) {
   is_best_ = !best_ || errors.column < best_->column;
   // The first error at an eps may be NaN, which ends the solve.
   if (is_best_) best_ = errors;
-  has_images_ = is_best_ || errors.column <= kWorse * best_->column;
-  if (!has_images_ && ++rejections_ >= kMostRejections) end();
+  bool const is_rejected = !(is_best_ || errors.column <= kWorse * best_->column);
+  kind_ = is_rejected ? StepKind::rejected : images_ > 1 ? StepKind::mixed : StepKind::sweeps;
+  images_ = is_rejected ? 0 : images_ + 1;
+  if (is_rejected && ++rejections_ >= kMostRejections) end();
   return *best_;
 }
 
 void MixingChoice::forget() {
-  has_images_ = false;
+  images_ = 0;
   best_.reset();
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 #include <optional>
 
+#include <monge/report.hpp>
+
 #include "seam/entropic_operator.hpp"
 
 namespace monge {
@@ -22,13 +24,15 @@ class MixingChoice {
   bool is_on() const { return is_allowed_ && !has_ended_; }
   /// Whether a combination has been rejected since the beginning of the solve.
   bool has_rejected() const { return rejections_ > 0; }
-  Mixing next() const { return has_images_ ? Mixing::on : Mixing::start; }
+  Mixing next() const { return images_ > 0 ? Mixing::on : Mixing::start; }
 
   /// Takes the errors that a mixed sweep has seen. Returns the errors of the best potentials so far: the solve keeps
   /// these potentials.
   SweepErrors swept(SweepErrors const& errors);
   /// Whether the last mixed sweep has left the best potentials.
   bool is_best() const { return is_best_; }
+  /// The kind of this sweep: a combination takes two images.
+  StepKind kind() const { return kind_; }
 
   /// Another eps, precision or kind of sweep: the next mixed sweep starts anew.
   void forget();
@@ -39,8 +43,9 @@ class MixingChoice {
  private:
   bool is_allowed_;
   bool has_ended_ = false;
-  bool has_images_ = false;
+  int images_ = 0;
   bool is_best_ = false;
+  StepKind kind_ = StepKind::sweeps;
   int rejections_ = 0;
   std::optional<SweepErrors> best_;  // The best errors at this eps.
 };

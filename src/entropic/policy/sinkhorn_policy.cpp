@@ -96,6 +96,7 @@ void SinkhornPolicy::saw(SweepOutcome const& outcome, int passes) {
 void SinkhornPolicy::swept(SweepErrors const& errors) {
   bool const is_mixed = step_.mixing != Mixing::off;
   SweepErrors const kept = is_mixed ? mixing_.swept(errors) : errors;
+  kind_ = is_mixed ? mixing_.kind() : StepKind::sweeps;
   saw({step_.sweep, kept, is_mixed}, step_.count);
   gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   trend_.add(iterations_, last_);
@@ -144,6 +145,7 @@ bool SinkhornPolicy::has_failed_trial() const {
 }
 
 void SinkhornPolicy::stepped(NewtonProgress const& progress) {
+  kind_ = StepKind::newton;
   saw({{.eps = step_.sweep.eps}, {0, progress.error}}, progress.passes);
   gradient_norm_ = progress.gradient_norm;
   newton_iterations_ += progress.passes;

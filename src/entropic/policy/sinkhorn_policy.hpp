@@ -58,6 +58,8 @@ class SinkhornPolicy {
   bool is_best() const { return mixing_.is_best(); }
   /// The errors that the sweep which left the present potentials has seen.
   SweepErrors const& errors() const { return last_.errors; }
+  /// The kind of the last sweeps or step, of SPLR apart.
+  StepKind kind() const { return kind_; }
   void stepped(NewtonProgress const& progress);
   /// Newton's method, once the policy is_short(), has returned to its best potentials, whose L1 error is `error`.
   void returned(double error) { last_.errors = {0, error}; }
@@ -130,6 +132,7 @@ class SinkhornPolicy {
   SinkhornStep step_{};
 
   SweepOutcome last_;
+  StepKind kind_ = StepKind::sweeps;
   int iterations_ = 0;
   int annealing_iterations_ = 0;
   Mode mode_ = Mode::sinkhorn;  // The method on this rung.
