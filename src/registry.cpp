@@ -82,7 +82,8 @@ std::string cuda_unavailable_reason() {
 #ifdef MONGE_HAVE_CUDA
   return cuda::unavailable_reason();
 #else
-  return "this build has no CUDA; the Python package monge-cuda has it, and a build with MONGE_CUDA=ON, which needs nvcc";
+  return "this build has no CUDA; the Python package monge-cuda has it, and a build with MONGE_CUDA=ON, which needs "
+         "nvcc";
 #endif
 }
 

@@ -67,8 +67,8 @@ struct Progress {
   double marginal_error = 0;  ///< Measured by the sweep, in its precision; relative like the tolerance.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
   StepKind kind = StepKind::sweeps;
-  double seconds = 0;         ///< Time since the solve began.
-  int problem = 0;            ///< Index in a batch, from 0.
+  double seconds = 0;  ///< Time since the solve began.
+  int problem = 0;     ///< Index in a batch, from 0.
   /// The present potentials, from which another solve may start (SolveOptions::f and g). Only for use in the callback.
   /// If there are points of zero weight it takes a pass, so either all ranks call it or none.
   std::function<Potentials()> potentials = {};

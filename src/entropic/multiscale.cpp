@@ -137,14 +137,6 @@ double pairs_of(PointCloud const& clouds) {
   return static_cast<double>(clouds.x.rows()) * static_cast<double>(clouds.y.rows());
 }
 
-/// The points, or their copy in `memory` where they lie on a device.
-MatrixView on_host(Backend const& backend, MatrixView points, std::vector<double>& memory) {
-  if (points.device().type == DeviceType::cpu) return points;
-  std::int64_t const size = (points.rows() - 1) * points.row_stride() + points.columns();
-  memory = backend.read(VectorView(points.data(), points.type(), size, 1, points.device()));
-  return MatrixView(memory.data(), points.rows(), points.columns(), points.row_stride());
-}
-
 /// The stages from the last one to the first.
 std::vector<Stage> stages_of(SinkhornProblem const& problem, MatrixView of_x, MatrixView of_y,
                              PointOrders const& orders, int threads) {

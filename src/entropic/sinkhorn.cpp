@@ -172,14 +172,20 @@ char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
 /// (bench/notes/multiscale.md).
 bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
   constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000;
-  constexpr double kManyPairs = 1.6e7;
+  constexpr double kManyPairs = 1.6e7, kManyPairsOnDevice = 4e9;
   Shape const shape = shape_of(geometry);
   bool const is_default = options.method == Method::automatic && options.schedule == Schedule::overrelaxed &&
                           options.annealing < 1 && options.certificate && options.tolerance > 0;
+  auto const is_compact_cloud = [&](MatrixView points) {
+    std::vector<double> copy;
+    return is_compact(on_host(backend, points, copy));
+  };
+  bool const on_cpu = backend.device().type == DeviceType::cpu;
   return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
-         static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
-         backend.device().type == DeviceType::cpu && needs_all_pairs(backend, geometry) == nullptr &&
-         is_compact(clouds_of(geometry).x) && is_compact(clouds_of(geometry).y);
+         static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >=
+             (on_cpu ? kManyPairs : kManyPairsOnDevice) &&
+         needs_all_pairs(backend, geometry) == nullptr && is_compact_cloud(clouds_of(geometry).x) &&
+         is_compact_cloud(clouds_of(geometry).y);
 }
 
 }  // namespace

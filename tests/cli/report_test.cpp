@@ -12,8 +12,8 @@ namespace {
 TEST(ReportJson, NumbersThatAreNotFiniteAreNull) {
   Report report;
   report.gap = std::numeric_limits<double>::quiet_NaN();
-  report.history.push_back({10, 0.5, std::numeric_limits<double>::infinity(), 1, StepKind::rejected,
-                            Precision::float32, 0, 0});
+  report.history.push_back(
+      {10, 0.5, std::numeric_limits<double>::infinity(), 1, StepKind::rejected, Precision::float32, 0, 0});
   auto const json = nlohmann::json::parse(json_text(report_json(SolveRun{}, SolveOptions{}, report)));
   EXPECT_TRUE(json["gap"].is_null());
   EXPECT_TRUE(json["history"][0]["marginal_error"].is_null());

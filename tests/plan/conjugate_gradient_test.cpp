@@ -464,8 +464,8 @@ TEST(ConjugateGradient, steps_by_a_rough_matrix_reach_the_residuals_of_the_exact
     Outcome const outcome = solve(system, b, {tolerance, 1000});
     EXPECT_EQ(outcome.result.status, Status::converged);
     EXPECT_LE(residual(matrix, b, outcome.x), 1.01 * tolerance);
-    // Evaluations follow reductions by 1e-2, of which the error of the rough matrix leaves n * 1e-7 * condition at most,
-    // and the last rough step.
+    // Evaluations follow reductions by 1e-2, of which the error of the rough matrix leaves n * 1e-7 * condition at
+    // most, and the last rough step.
     EXPECT_LE(outcome.result.iterations, most_rough + 3 * step_bound(condition, 1e-2));
     EXPECT_EQ(rough_products, std::min(most_rough, outcome.result.iterations));
     EXPECT_LE(outcome.products, outcome.result.iterations - rough_products + 5);
