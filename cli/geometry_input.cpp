@@ -50,10 +50,6 @@ void add_cost_option(CLI::App& command, GeometryArguments& arguments) {
   add_file(command, "--cost", arguments.cost, "a cost matrix, n x m, instead of points; inf forbids a pair");
 }
 
-bool has_second_point_derivatives(GeometryArguments const& given) {
-  return given.cost.empty() && has_second_point_derivatives(function_of(given));
-}
-
 void check_geometry(GeometryArguments const& given) {
   if (given.cost.empty()) {
     if (given.y.empty())

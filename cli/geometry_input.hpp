@@ -19,9 +19,6 @@ struct GeometryArguments {
   std::optional<CostFunction> cost_function;
 };
 
-/// Whether the costs have second derivatives by points (monge/geometry.hpp): a cost matrix has none.
-bool has_second_point_derivatives(GeometryArguments const& arguments);
-
 /// Adds x, y and the options of costs of points.
 void add_point_options(CLI::App& command, GeometryArguments& arguments);
 /// Adds --cost, which may replace points.

@@ -13,10 +13,8 @@ void validate(DerivativeOptions const& options, GeometryArguments const& costs) 
       refuse("{}: is {}; must be {}", field.name, *value, field.constraint.text_in_full());
     if (options.hvp.empty()) refuse("{}: is {}; is for hvp, which is not given", field.name, *value);
   });
-  if (options.hvp.empty() || has_second_point_derivatives(costs)) return;
-  if (!costs.cost.empty())
+  if (!options.hvp.empty() && !costs.cost.empty())
     refuse("hvp: is given with cost; a cost matrix has no points to move, must be given with x and y");
-  refuse("hvp: is given with the cost function {}; must be given with sqeuclidean or dot", name(*costs.cost_function));
 }
 
 void check_direction(Array const& direction, Array const& x) {

@@ -6,7 +6,9 @@
 
 namespace monge {
 
-/// c(x, y), the cost of moving a unit of mass from x to y.
+/// c(x, y), the cost of moving a unit of mass from x to y. All have first and second derivatives by the points; both
+/// are set to 0 for a distance of 0. With p = infinity coordinates that tie for the largest difference get equal parts
+/// of the first derivative.
 enum class CostFunction {
   sqeuclidean,  ///< |x - y|^2
   euclidean,    ///< |x - y|
@@ -19,13 +21,6 @@ constexpr auto names_of(CostFunction) {
   using enum CostFunction;
   return std::to_array<Named<CostFunction>>(
       {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
-}
-
-/// Whether Hessian products by the points are available, with labels or without. First derivatives are available for
-/// every cost function. The derivative of a distance of 0 is set to 0. Coordinates that tie for the largest difference
-/// (p = infinity) get equal parts of the derivative.
-constexpr bool has_second_point_derivatives(CostFunction function) {
-  return function == CostFunction::sqeuclidean || function == CostFunction::dot;
 }
 
 /// Classes of the points, and the costs between classes: weight W[l_i, l_j] is added to C_ij, as in OTDD

@@ -62,8 +62,7 @@ class MONGE_API Plan {
   /// out (n x m) = P, in the caller's memory. One pass.
   void dense(MutableMatrixView out) const;
 
-  // Derivatives of the dual value (derivatives.hpp). Hessian products throw unsupported where
-  // has_second_point_derivatives() (geometry.hpp) is false.
+  // Derivatives of the dual value (derivatives.hpp). Those by points throw unsupported for a cost matrix.
 
   /// Derivatives of the report's dual value at the potentials of this plan, by the points and the weights:
   ///   by x_i   sum_j P_ij dc(x_i, y_j)/dx_i,       by a_i   phi_a(f_i) - eps ((P 1)_i / a_i - sum b),
@@ -81,8 +80,9 @@ class MONGE_API Plan {
 
   /// out = H v, with H the Hessian of OT_eps in the points at fixed weights; x and y of `v` and `out` select any of its
   /// four blocks. At potentials that are not optimal the formula uses the marginals of P. Points of no weight have rows
-  /// of 0. Linear in v at any scale of float64. Takes a product by v, a Hadamard product with k = d (2 d with v.y and
-  /// out.x), and the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
+  /// of 0. Linear in v at any scale of float64. Takes the steps of conjugate gradients beside a product by v and a
+  /// Hadamard product with k = d (2 d with v.y and out.x), or, for distances, two passes for each of x and y.
+  /// FlashSinkhorn, Theorem 5.
   LinearReport hessian_product(PointViews const& v, MutablePointViews const& out,
                                LinearOptions const& options = {}) const;
 

@@ -360,8 +360,7 @@ class PlanResult:
     @property
     def _has_point_derivatives(self) -> bool:
         """Whether :meth:`gradients` has derivatives by points."""
-        has_form = _core.has_second_point_derivatives(self._problem.cost_function)
-        return self._problem.cost is None and bool(has_form)
+        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
 
     def _points_like(self) -> tuple[Array, Array]:
         problem = self._problem

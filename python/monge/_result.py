@@ -276,7 +276,8 @@ class OTResult(PlanResult):
     def hessian_product(
         self, x: Any = None, y: Any = None, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
     ) -> tuple[Array, Array, _core.LinearReport]:
-        """The Hessian of the value in the points, times directions x (n x d) and y (m x d), by default 0.
+        """The Hessian of the value in the points, times directions x (n x d) and y (m x d), by default 0. The distance
+        of two points that coincide has first and second derivatives of 0.
 
         The linear system is solved to a relative residual of `tolerance`, or for `iterations` steps. `damping` >= 0,
         relative to the mass, is added to its diagonal; 0 gives the Hessian itself.

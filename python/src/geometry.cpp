@@ -15,12 +15,6 @@ namespace {
 // Named as on the command line.
 constexpr Field kCostFunction{"cost_function", OneOf<CostFunction>(), "of two points"};
 
-CostFunction function_named(nb::handle name) {
-  CostFunction function{};
-  set_option(kCostFunction, name, function);
-  return function;
-}
-
 std::shared_ptr<HeldGeometry> point_cloud(nb::handle x, nb::handle y, nb::handle cost_function, double scale,
                                           double norm_p, nb::handle labels_x, nb::handle labels_y,
                                           nb::handle label_cost, double label_weight) {
@@ -72,10 +66,6 @@ void bind_geometry(nb::module_& module) {
              nb::arg("scale") = 1.0, nb::arg("norm_p") = 2.0, nb::arg("labels_x") = nb::none(),
              nb::arg("labels_y") = nb::none(), nb::arg("label_cost") = nb::none(), nb::arg("label_weight") = 1.0);
   module.def("cost_matrix", &cost_matrix, nb::arg("cost"));
-  module.def(
-      "has_second_point_derivatives",
-      [](nb::handle function) { return has_second_point_derivatives(function_named(function)); },
-      nb::arg("cost_function"), "Whether there are Hessian products by points.");
 }
 
 }  // namespace monge::python

@@ -80,14 +80,6 @@ std::vector<double> PointCost::label_features(Side side) const {
   return result;
 }
 
-PointForm PointCost::form() const {
-  if (!has_second_point_derivatives(function))
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("cost_function: is {}; Hessian products are there for sqeuclidean and dot", name(function)));
-  return {product, 2 * square};
-}
-
 double PointCost::bound(double largest_square_x, double largest_square_y, double most) const {
   double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
   // Leaves room for the sum of squares and twice the products.

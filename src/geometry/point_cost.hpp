@@ -37,7 +37,6 @@ struct CostTerms {
 
   bool has_labels() const { return !std::isnan(label_weight); }
   bool is_distance() const { return function && !has_products(*function); }
-  bool has_second_point_derivatives() const { return function && monge::has_second_point_derivatives(*function); }
   /// Whether float32 has all digits of costs up to `bound` and, for points, of the squares of their distances.
   bool fits_float32(double bound) const;
 };
@@ -56,7 +55,7 @@ struct LabelCosts {
 /// `cost` is in host memory. Throws invalid_argument where it is not finite.
 std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight);
 
-/// How a cost depends on points that are given by coordinates:
+/// How a cost with inner products depends on the features of points, without those of labels:
 ///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
 /// where slope_i is the derivative with y at the centre of its cloud, and y'_j = y_j less this centre; d_2 c likewise.
 /// For s |x - y|^2, product = -2 s and curvature = 2 s.
@@ -90,8 +89,7 @@ struct PointCost {
   double constant(double mu, double nu) const {
     return is_invariant() ? square * (mu - nu) * (mu - nu) : product * mu * nu;
   }
-  /// Throws unsupported for costs that have none: the cosine, and distances.
-  PointForm form() const;
+  PointForm form() const { return {product, 2 * square}; }
   /// A bound on centred costs and on their differences, given the largest |x|^2 of each side's centred points. Infinite
   /// if squares or products may exceed `most`, the largest number of the arithmetic.
   double bound(double largest_square_x, double largest_square_y, double most) const;

@@ -39,10 +39,8 @@ LinearReport solved_in_step(Plan::State const& state, char const* call, NamedInp
   });
 }
 
-/// `second`: for second derivatives.
-void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view, bool second) {
-  PlanPoints const& points = state.plan->points();  // Throws for a cost matrix.
-  if (second) points.point_form();                  // Throws for a cost without second derivatives.
+void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
+  state.plan->points();  // Throws for a cost matrix.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
@@ -54,14 +52,14 @@ class Views {
   std::unique_ptr<Vector> make_points(Side side) const { return vectors_.make(side, state_.dimension); }
   std::unique_ptr<Vector> points(char const* field, Side side, MatrixView view) const {
     if (!is_given(view)) return nullptr;
-    validate_points(state_, field, side, view, true);
+    validate_points(state_, field, side, view);
     std::unique_ptr<Vector> vector = make_points(side);
     vectors_.read(view, *vector);
     return vector;
   }
-  std::unique_ptr<Vector> for_points(char const* field, Side side, MatrixView view, bool second = false) const {
+  std::unique_ptr<Vector> for_points(char const* field, Side side, MatrixView view) const {
     if (!is_given(view)) return nullptr;
-    validate_points(state_, field, side, view, second);
+    validate_points(state_, field, side, view);
     return make_points(side);
   }
   std::unique_ptr<Vector> for_weights(char const* field, Side side, VectorView view) const {
@@ -92,8 +90,8 @@ class Views {
 
 PlanDerivatives& Plan::State::derivatives() {
   if (!derivatives_)
-    derivatives_ = std::make_unique<PlanDerivatives>(*plan, rough.get(), report.eps, penalties, dimension,
-                                                     terms.has_second_point_derivatives(), report.precision);
+    derivatives_ =
+        std::make_unique<PlanDerivatives>(*plan, rough.get(), report.eps, penalties, dimension, report.precision);
   return *derivatives_;
 }
 
@@ -168,8 +166,8 @@ LinearReport Plan::hessian_product(PointViews const& v, MutablePointViews const&
     VectorPair direction, result;
     direction[Side::rows] = views.points("v.x", Side::rows, v.x);
     direction[Side::columns] = views.points("v.y", Side::columns, v.y);
-    result[Side::rows] = views.for_points("out.x", Side::rows, out.x, true);
-    result[Side::columns] = views.for_points("out.y", Side::columns, out.y, true);
+    result[Side::rows] = views.for_points("out.x", Side::rows, out.x);
+    result[Side::columns] = views.for_points("out.y", Side::columns, out.y);
     LinearReport const report = state_->derivatives().hessian_product(std::move(direction), result, options);
     views.write(result[Side::rows].get(), out.x);
     views.write(result[Side::columns].get(), out.y);
@@ -182,8 +180,8 @@ LinearReport Plan::inverse_hessian_product(MatrixView v, MutableMatrixView out, 
   return solved_in_step(*state_, "Plan::inverse_hessian_product", {{"v", v}, {"shift", shift}}, options, [&] {
     check("shift", kFinite, shift);
     Views const views(*state_);
-    validate_points(*state_, "v", Side::rows, v, true);
-    validate_points(*state_, "out", Side::rows, out, true);
+    validate_points(*state_, "v", Side::rows, v);
+    validate_points(*state_, "out", Side::rows, out);
     std::unique_ptr<Vector> const right = views.points("v", Side::rows, v), result = views.make_points(Side::rows);
     LinearReport const report = state_->derivatives().inverse_hessian_product(*right, *result, shift, options);
     views.write(result.get(), out);

@@ -28,14 +28,13 @@ double unit_of(double squares, std::int64_t count) {
 }  // namespace
 
 PlanDerivatives::PlanDerivatives(PlanOperator& plan, PlanOperator* rough, double eps, Penalties penalties,
-                                 std::int64_t dimension, bool has_form, Precision precision)
+                                 std::int64_t dimension, Precision precision)
     : plan_(plan),
       rough_(rough),
       vectors_(plan.vectors()),
       eps_(eps),
       penalties_(penalties),
       dimension_(dimension),
-      has_form_(has_form),
       rounding_(precision == Precision::float64 ? 0x1p-53 : 0x1p-24) {}
 
 double PlanDerivatives::penalty_ratio(Side side) const {
@@ -80,16 +79,16 @@ Vector const& PlanDerivatives::support(Side side) {
   });
 }
 
-Vector const& PlanDerivatives::points(Side side) {
-  return filled(kept(side).points, side, true, [&](Vector& out) { plan_.points().coordinates(side, out); });
+Vector const& PlanDerivatives::features(Side side) {
+  return filled(kept(side).features, side, true, [&](Vector& out) { plan_.points().features(side, out); });
 }
 
 Vector const& PlanDerivatives::slopes(Side side) {
   return filled(kept(side).slopes, side, true, [&](Vector& out) { plan_.points().slopes(side, out); });
 }
 
-Vector const& PlanDerivatives::far_points(Side side) {
-  return filled(kept(side).far_points, side, true, [&](Vector& out) { plan_.points().multiply_points(side, out); });
+Vector const& PlanDerivatives::far_features(Side side) {
+  return filled(kept(side).far_features, side, true, [&](Vector& out) { plan_.points().multiply_features(side, out); });
 }
 
 /// At eps / 2 the same potentials give a_i b_j exp(2 (f_i + g_j - C_ij) / eps) = P_ij^2 / (a_i b_j).
@@ -137,19 +136,41 @@ Vector const& PlanDerivatives::rough_marginal() {
   });
 }
 
+/// From derivatives w_i by features to those by points; for the cosine (w_i - u_i <u_i, w_i>) / |x_i|. The map is
+/// symmetric, so it also takes a motion of the points to that of their features.
+void PlanDerivatives::by_points(Side side, Vector& w) {
+  if (!has_directions()) return;
+  Kept& of = kept(side);
+  if (!of.inverse_length) {
+    of.direction = make(side, true);
+    std::unique_ptr<Vector> inverse = make(side);
+    plan_.points().directions(side, *of.direction, *inverse);
+    of.inverse_length = std::move(inverse);
+  }
+  std::unique_ptr<Vector> const along = make(side);
+  vectors_.row_dots(*of.direction, w, *along);
+  combine({{1, &w}, {-1, of.direction.get(), along.get()}}, w);
+  combine({{1, &w, of.inverse_length.get()}}, w);
+}
+
+void PlanDerivatives::feature_gradient(Side side, Vector& out) {
+  Vector const& far = far_features(side);  // First: on the CPU this product finds the marginal, too.
+  combine({{1, &slopes(side), &plan_.marginal(side)}, {cost().form().product, &far}}, out);
+}
+
 void PlanDerivatives::gradient(Side side, Vector& out) {
-  if (!has_form_) return plan_.points().cost_gradients(side, nullptr, nullptr, out);
-  PointForm const form = plan_.points().point_form();
-  Vector const& far = far_points(side);  // First: on the CPU this product finds the marginal, too.
-  combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far}}, out);
+  if (cost().is_distance()) return plan_.points().distance_gradients(side, nullptr, nullptr, out);
+  feature_gradient(side, out);
+  by_points(side, out);
 }
 
 void PlanDerivatives::weighted_gradient(Side side, Vector const& l, Vector const& r, Vector& out) {
-  if (!has_form_) return plan_.points().cost_gradients(side, &l, &r, out);
+  if (cost().is_distance()) return plan_.points().distance_gradients(side, &l, &r, out);
   std::unique_ptr<Vector> const total = make(side), far = make(side, true);
   vectors_.row_dots(l, *product(side, r), *total);
-  plan_.multiply_hadamard(side, l, r, points(opposite(side)), *far);
-  combine({{1, &slopes(side), total.get()}, {plan_.points().point_form().product, far.get()}}, out);
+  plan_.multiply_hadamard(side, l, r, features(opposite(side)), *far);
+  combine({{1, &slopes(side), total.get()}, {cost().form().product, far.get()}}, out);
+  by_points(side, out);
 }
 
 /// Eliminating df leaves (S + damping diag(c)) dg = b with
@@ -287,8 +308,8 @@ PlanDerivatives::Factors PlanDerivatives::tilted_entries(Side side, Response con
   std::int64_t width = 2;
   for (Tilt const& tilt : tilts) width += tilt.left->width();
   Factors factors{vectors_.make(side, width), vectors_.make(far, width)};
-  double& size = kept(far).size_of_points;
-  if (size == 0) size = unit_of(vectors_.dot(points(far), points(far)), dimension_ * plan_.size(far));
+  double& size = kept(far).size_of_features;
+  if (size == 0) size = unit_of(vectors_.dot(features(far), features(far)), dimension_ * plan_.size(far));
   double const ratio = unit(far, *response.change[far]) / std::abs(factor) / size;
   std::vector<Term> of_left{{1 / size, shift.get()}, {ratio, &support(side)}};
   std::vector<Term> of_right{{size, &support(far)}, {1 / (factor * ratio), response.change[far]}};
@@ -309,26 +330,27 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
   if (tilts.empty()) {
     std::unique_ptr<Vector> const shift = make(side), weighted = make(far, true);
     combine({{1 / factor, response.change[side]}, {response.of_both / factor, &support(side)}}, *shift);
-    combine({{1 / factor, &points(far), response.change[far]}}, *weighted);
+    combine({{1 / factor, &features(far), response.change[far]}}, *weighted);
     std::unique_ptr<Vector> out = product(side, *weighted);
-    combine({{1, out.get()}, {1, &far_points(side), shift.get()}}, *out);
+    combine({{1, out.get()}, {1, &far_features(side), shift.get()}}, *out);
     return out;
   }
   Factors const factors = tilted_entries(side, response, factor, tilts);
   std::unique_ptr<Vector> out = make(side, true);
-  plan_.multiply_hadamard(side, *factors.left, *factors.right, points(far), *out);
+  plan_.multiply_hadamard(side, *factors.left, *factors.right, features(far), *out);
   return out;
 }
 
 /// sum_j P_ij (df_i + dg_j + t_ij) dC_ij/dx_i, t the sum of the tilts, where the entries sum to `total`.
 void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response const& response,
                                       std::span<Tilt const> tilts, Vector& out) {
-  if (!has_form_) {
+  if (cost().is_distance()) {
     Factors const factors = tilted_entries(side, response, 1, tilts);
-    return plan_.points().cost_gradients(side, factors.left.get(), factors.right.get(), out);
+    return plan_.points().distance_gradients(side, factors.left.get(), factors.right.get(), out);
   }
   std::unique_ptr<Vector> const tilt = tilted(side, response, 1, tilts);
-  combine({{1, &slopes(side), &total}, {plan_.points().point_form().product, tilt.get()}}, out);
+  combine({{1, &slopes(side), &total}, {cost().form().product, tilt.get()}}, out);
+  by_points(side, out);
 }
 
 PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
@@ -401,10 +423,64 @@ double PlanDerivatives::normalise(VectorPair const& v) const {
   return size / step;
 }
 
+/// By features, then by points. For the cosine features are directions u_i, and change by w_i = (vx_i - u_i <u_i,
+/// vx_i>) / |x_i|. With the derivatives h_i by features and g_i by points, their map by_points() changes by
+///   -(w_i <u_i, h_i> + u_i <g_i, vx_i> + g_i <u_i, vx_i>) / |x_i|.
+LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
+  if (cost().is_distance()) return distance_product(std::move(v), out, options);
+  if (!has_directions()) return feature_product(std::move(v), out, options);
+  VectorPair motion;
+  for (Side const side : kSides) {
+    if (!v[side]) continue;
+    combine({{1, v[side].get()}}, *(motion[side] = make(side, true)));
+    by_points(side, *motion[side]);
+  }
+  LinearReport const report = feature_product(std::move(motion), out, options);
+  for (Side const side : kSides) {
+    if (out[side] == nullptr) continue;
+    by_points(side, *out[side]);
+    if (!v[side]) continue;
+    Vector const &u = *kept(side).direction, &inverse_length = *kept(side).inverse_length;
+    std::unique_ptr<Vector> const g = make(side, true), w = make(side, true), part = make(side);
+    auto const subtract = [&](Vector const& first, Vector const& second, Vector const& third) {
+      vectors_.row_dots(first, second, *part);
+      combine({{1, part.get(), &inverse_length}}, *part);
+      combine({{1, out[side]}, {-1, &third, part.get()}}, *out[side]);
+    };
+    combine({{1, v[side].get()}}, *w);
+    by_points(side, *w);
+    feature_gradient(side, *g);
+    subtract(u, *g, *w);
+    by_points(side, *g);
+    subtract(*g, *v[side], u);
+    subtract(u, *v[side], *g);
+  }
+  return report;
+}
+
+LinearReport PlanDerivatives::distance_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
+  for (Side const side : kSides)
+    if (!v[side]) v[side] = make(side, true);
+  double const size = normalise(v);
+  VectorPair right, changes;
+  for (Side const side : kSides) {
+    right[side] = make(side);
+    changes[side] = make(side, true);
+    plan_.points().distance_changes(side, *v[side], *v[opposite(side)], *right[side], *changes[side]);
+  }
+  Response const response = solve(right, options);
+  for (Side const side : kSides) {
+    if (out[side] == nullptr) continue;
+    tilted_gradient(side, *right[side], response, {}, *out[side]);
+    combine({{size, changes[side].get()}, {size / eps_, out[side]}}, *out[side]);
+  }
+  return response.report;
+}
+
 /// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>), ds_i = <slope_i,
 /// vx_i> and dt_j likewise, the system is solved for df - ds and dg - dt: the offsets of the clouds cost no digits.
-LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
-  PointForm const form = plan_.points().point_form();
+LinearReport PlanDerivatives::feature_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
+  PointForm const form = cost().form();
   double const size = normalise(v);
   VectorPair right, products, shifts;
   double terms = 0;
@@ -413,13 +489,13 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
     std::unique_ptr<Vector> const part = make(side);
     if (v[opposite(side)]) {
       products[side] = product(side, *v[opposite(side)]);
-      vectors_.row_dots(points(side), *products[side], *part);
-      terms += terms_of(side, points(side), *products[side]);
+      vectors_.row_dots(features(side), *products[side], *part);
+      terms += terms_of(side, features(side), *products[side]);
       combine({{1, right[side].get()}, {form.product, part.get()}}, *right[side]);
     }
     if (v[side]) {
-      vectors_.row_dots(*v[side], far_points(side), *part);
-      terms += terms_of(side, *v[side], far_points(side));
+      vectors_.row_dots(*v[side], far_features(side), *part);
+      terms += terms_of(side, *v[side], far_features(side));
       combine({{1, right[side].get()}, {form.product, part.get()}}, *right[side]);
       if (penalty_ratio(side) == 0) continue;
       shifts[side] = make(side);
@@ -436,8 +512,8 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
     Vector& to = *out[side];
     Vector const& marginal = plan_.marginal(side);
     std::vector<Tilt> tilts;
-    if (v[side]) tilts.push_back({1, v[side].get(), &points(opposite(side))});
-    if (v[opposite(side)]) tilts.push_back({1, &points(side), v[opposite(side)].get()});
+    if (v[side]) tilts.push_back({1, v[side].get(), &features(opposite(side))});
+    if (v[opposite(side)]) tilts.push_back({1, &features(side), v[opposite(side)].get()});
     std::unique_ptr<Vector> const tilt = tilted(side, response, -form.product, tilts);
     // sum_j P_ij (df_i + dg_j - dC_ij) / eps = -r_i df_i / rho, which is 0 for a constraint.
     combine({{size * form.product * factor, tilt.get()}}, to);

@@ -1,6 +1,6 @@
 // Derivatives of a plan's dual value, of its optimum and of functions of its potentials, on the plan's products
-// (docs/math.md, section 11). Written once for all backends, for any cost that has a PointForm; first derivatives also
-// for costs whose derivatives PlanPoints::cost_gradients() sums.
+// (docs/math.md, section 11). Written once for all backends: for costs with inner products on their features, for
+// distances on the sums of PlanPoints.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -19,9 +19,9 @@ class PlanDerivatives {
  public:
   /// `plan` outlives this object, and computes its products in `precision`. `rough`, if given, is the same plan in less
   /// precision, which outlives this object, too: conjugate gradients take its products for their steps. `dimension`: of
-  /// the points, or 0 if there are no derivatives by them. `has_form`: whether PlanPoints::point_form() does not throw.
+  /// the points, or 0 if there are none.
   PlanDerivatives(PlanOperator& plan, PlanOperator* rough, double eps, Penalties penalties, std::int64_t dimension,
-                  bool has_form, Precision precision);
+                  Precision precision);
 
   /// sum_j P_ij dC_ij/dx_i, size(side) x d.
   void gradient(Side side, Vector& out);
@@ -71,11 +71,11 @@ class PlanDerivatives {
   std::unique_ptr<Vector> product(Side side, Vector const& in);
   /// Vectors that are made when first needed, then kept.
   Vector const& inverse_marginal(Side side);
-  Vector const& support(Side side);  // 1 where there is weight, else 0
-  Vector const& points(Side side);
+  Vector const& support(Side side);   // 1 where there is weight, else 0
+  Vector const& features(Side side);  // x'_i
   Vector const& slopes(Side side);
-  Vector const& far_points(Side side);  // sum_j P_ij y'_j
-  Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
+  Vector const& far_features(Side side);  // sum_j P_ij y'_j
+  Vector const& overlap();                // sum_i P_ij^2 / (r_i c_j)
   double mean_marginal(Side side);
   double mass_unit();
   bool has_rough_steps();
@@ -98,13 +98,19 @@ class PlanDerivatives {
   std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
   void tilted_gradient(Side side, Vector const& total, Response const& response, std::span<Tilt const> tilts,
                        Vector& out);
+  PointCost const& cost() const { return plan_.points().cost(); }
+  bool has_directions() const { return cost().function == CostFunction::cosine; }
+  void by_points(Side side, Vector& w);
+  void feature_gradient(Side side, Vector& out);
+  LinearReport distance_product(VectorPair v, VectorPair const& out, LinearOptions const& options);
+  LinearReport feature_product(VectorPair v, VectorPair const& out, LinearOptions const& options);
 
   /// The vector of a slot. It is made at its first use, and kept once fill(vector) has ended: that may throw.
   template <class Fill>
   Vector const& filled(std::unique_ptr<Vector>& slot, Side side, bool wide, Fill const& fill);
   struct Kept {
-    std::unique_ptr<Vector> inverse_marginal, support, points, slopes, far_points;
-    double size_of_points = 0;  // A power of two.
+    std::unique_ptr<Vector> inverse_marginal, support, features, slopes, far_features, direction, inverse_length;
+    double size_of_features = 0;  // A power of two.
   };
   Kept& kept(Side side) { return kept_[static_cast<int>(side)]; }
 
@@ -114,7 +120,6 @@ class PlanDerivatives {
   double eps_;
   Penalties penalties_;
   std::int64_t dimension_;
-  bool has_form_;
   double rounding_;  // The unit roundoff of the products.
   Kept kept_[2];
   std::unique_ptr<Vector> overlap_, rough_marginal_;

@@ -99,20 +99,24 @@ class PlanPoints {
  public:
   virtual ~PlanPoints() = default;
 
-  /// The derivative of the cost by the points. Throws unsupported for a cost that has none (PointCost::form()).
-  virtual PointForm point_form() const = 0;
-  /// The points of `side` less their centre, size(side) x d.
-  virtual void coordinates(Side side, Vector& out) const = 0;
-  /// The slopes of `side`, size(side) x d.
+  virtual PointCost const& cost() const = 0;
+  /// The features of `side` without those of labels, less their centre, size(side) x d.
+  virtual void features(Side side, Vector& out) const = 0;
+  /// The slopes of these features (PointForm), size(side) x d.
   virtual void slopes(Side side, Vector& out) const = 0;
+  /// Where the features are directions: u_i = p_i / |p_i| (size(side) x d) and 1 / |p_i| for the points p_i of `side`.
+  virtual void directions(Side side, Vector& direction, Vector& inverse_length) const = 0;
   /// PlanProducts::multiply() with the points of the other side as V. The offset of the cloud costs no digits.
   virtual void multiply_points(Side side, Scaling scaling, MutableMatrixView out) = 0;
-  /// out = P Y or P^T X, with the points less their centre. The caller keeps the result, so the plan keeps nothing for
-  /// it.
-  virtual void multiply_points(Side side, Vector& out) = 0;
-  /// out_i = sum_j P_ij <l_i, r_j> dC_ij/dp_i for the points p_i of `side`, size(side) x d, with l and r as in
-  /// multiply_hadamard(); both null: P alone. For costs without a PointForm.
-  virtual void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) = 0;
+  /// P or P^T times the features() of the other side. The caller keeps the result, so the plan keeps nothing for it.
+  virtual void multiply_features(Side side, Vector& out) = 0;
+  /// For distances: out_i = sum_j P_ij <l_i, r_j> dC_ij/dp_i for the points p_i of `side`, size(side) x d, with l and r
+  /// as in multiply_hadamard(); both null: P alone.
+  virtual void distance_gradients(Side side, Vector const* l, Vector const* r, Vector& out) = 0;
+  /// For distances, where the points of `side` move along v and the others along w: costs_i = sum_j P_ij dC_ij, and the
+  /// change of sum_j P_ij dC_ij/dp_i at fixed potentials,
+  ///   gradients_i = sum_j P_ij (d(dC_ij/dp_i) - dC_ij / eps dC_ij/dp_i).
+  virtual void distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
   /// transforms are defined for them. The other side is shared. `order`: an order in
   /// which near points lie side by side, for a plan that leaves out pairs; null: that of a tree.

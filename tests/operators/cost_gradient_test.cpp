@@ -1,10 +1,11 @@
-// Derivatives by points of costs without a PointForm, averaged by a plan, against the oracle.
+// Derivatives by points of distances and of the cosine, averaged by a plan, against the oracle.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <optional>
 
 #include "operators/cases.hpp"
+#include "plan/plan_derivatives.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -102,15 +103,75 @@ class CostGradients : public OperatorTest {
         plan.vectors().read(MatrixView(factors->of(side).data(), plan.size(side), factors->k), *l);
         plan.vectors().read(MatrixView(factors->of(other(side)).data(), plan.size(other(side)), factors->k), *r);
       }
-      std::vector<double> actual;
       for (int again = 0; again < 2; ++again) {  // The first product of a side is without bounds.
-        plan.points().cost_gradients(side, l.get(), r.get(), *out);
-        Stored result(std::vector<double>(expected.size()), plan.size(side), d);
-        plan.vectors().write(*out, result.mutable_view());
-        actual = result.values();
-        expect_close(factors ? "weighted gradient" : "gradient", actual, expected, allowed);
+        PlanDerivatives derivatives(plan, nullptr, test.eps, {}, d, precision());
+        factors ? derivatives.weighted_gradient(side, *l, *r, *out) : derivatives.gradient(side, *out);
+        expect_close(factors ? "weighted gradient" : "gradient", values(plan, *out), expected, allowed);
       }
     }
+  }
+
+  /// Changes of the sums for a random motion, where slopes have the rounding of powers alone. The changes of a slope
+  /// have the rounding of their largest terms.
+  void expect_changes(Case const& test, PlanOperator& plan) const {
+    Problem const& problem = test.problem;
+    std::int64_t const d = problem.d(), m = problem.m();
+    std::vector<double> const points[] = {problem.x.values(), problem.y.values()};
+    Random random(5);
+    std::vector<double> const motion[] = {gaussian_points(problem.n(), d, random), gaussian_points(m, d, random)};
+    Vector const entries = test.dense.plan(test.eps, test.potentials);
+    Real const unit = 64 * arithmetic(d).unit, scale = problem.scale;
+    for (Side const side : {Side::rows, Side::columns}) {
+      int const own = side_index(side), far = side_index(other(side));
+      Vector changes, changes_allowed, costs, costs_allowed, relative = test.tolerance.plan(side, test.potentials);
+      for (std::int64_t i = 0; i < test.dense.size(side); ++i) {
+        Vector sum(d + 1), error(d + 1);
+        for (std::int64_t j = 0; j < test.dense.size(other(side)); ++j) {
+          Real const entry = side == Side::rows ? entries[i * m + j] : entries[j * m + i];
+          Real const rounded = relative[i] + test.tolerance.sum_error(side);
+          auto const x = point(problem, points[own], i), y = point(problem, points[far], j);
+          Vector const g = slope(problem, x, y);
+          Real const size = p_norm(x, y, problem.p);
+          Real const bend = std::isinf(problem.p) || size == 0 ? 0 : (problem.p - 1) / size;
+          Real along = 0, length = 0;
+          for (std::int64_t k = 0; k < d; ++k) {
+            Real const v = motion[own][i * d + k], w = motion[far][j * d + k];
+            along += g[k] * (v - w);
+            length += std::abs(v) + std::abs(w);
+          }
+          for (std::int64_t k = 0; k < d; ++k) {
+            Real const v = motion[own][i * d + k], w = motion[far][j * d + k];
+            Real const ratio = size == 0 ? 0 : std::abs(Real(x[k]) - y[k]) / size;
+            Real const stretch = ratio == 0 ? Real(problem.p == 2) : std::pow(ratio, problem.p - 2);
+            Real const direct = bend > 0 ? scale * bend * stretch * (v - w) : 0,
+                       turned = g[k] * along * (bend / scale + 1 / test.eps);
+            sum[k] += entry * (direct - turned);
+            error[k] += entry * (rounded * (std::abs(direct) + std::abs(turned)) +
+                                 unit * scale * ((stretch + 16) * bend + scale / test.eps) * length);
+          }
+          sum[d] += entry * along;
+          error[d] += entry * (rounded * std::abs(along) + unit * scale * length);
+        }
+        costs.push_back(sum.back());
+        costs_allowed.push_back(error.back());
+        changes.insert(changes.end(), sum.begin(), sum.end() - 1);
+        changes_allowed.insert(changes_allowed.end(), error.begin(), error.end() - 1);
+      }
+      auto const v = plan.vectors().make(side, d), w = plan.vectors().make(other(side), d);
+      plan.vectors().read(MatrixView(motion[own].data(), plan.size(side), d), *v);
+      plan.vectors().read(MatrixView(motion[far].data(), plan.size(other(side)), d), *w);
+      auto const of_costs = plan.vectors().make(side), of_gradients = plan.vectors().make(side, d);
+      plan.points().distance_changes(side, *v, *w, *of_costs, *of_gradients);
+      expect_close("change of costs", values(plan, *of_costs), costs, costs_allowed);
+      expect_close("change of gradients", values(plan, *of_gradients), changes, changes_allowed);
+    }
+  }
+
+ private:
+  static std::vector<double> values(PlanOperator const& plan, monge::Vector const& vector) {
+    Stored result(std::vector<double>(vector.rows() * vector.width()), vector.rows(), vector.width());
+    plan.vectors().write(vector, result.mutable_view());
+    return result.values();
   }
 };
 MONGE_FOR_EACH_OF(CostGradients, with_point_costs({Costs::euclidean, Costs::p_norm, Costs::cosine}));
@@ -200,6 +261,7 @@ TEST_P(CostGradients, are_exact_where_points_meet_and_coordinates_tie) {
             auto const error = [&](Side, std::int64_t, std::int64_t) -> Real { return problem.scale * 32 * unit; };
             auto const plan = make_plan(test);
             expect_gradients(test, *plan, std::nullopt, error);
+            expect_changes(test, *plan);
             // Factors that are far larger at the points of least weight.
             Random random(3);
             Factors factors{2, gaussian_points(problem.n(), 2, random), gaussian_points(problem.m(), 2, random)};

@@ -55,7 +55,7 @@ struct Pair {
       copy_potentials(entropic, *replaced);
       rough = replaced->plan(eps);
     }
-    derivatives = std::make_unique<PlanDerivatives>(*plan, rough.get(), eps, penalties, problem.d(), true, precision);
+    derivatives = std::make_unique<PlanDerivatives>(*plan, rough.get(), eps, penalties, problem.d(), precision);
   }
 
   PointProblem problem;
@@ -584,7 +584,7 @@ TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
     auto const entropic = make_operator(given);
     entropic->sweep({eps}, 20);
     auto const plan = entropic->plan(eps);
-    PlanDerivatives derivatives(*plan, nullptr, eps, {}, 2, true, precision());
+    PlanDerivatives derivatives(*plan, nullptr, eps, {}, 2, precision());
     VectorPair v, out;
     std::vector<double> direction(2 * n);
     for (int i = 0; i < n; ++i) direction[2 * i] = 1, direction[2 * i + 1] = -0.5;

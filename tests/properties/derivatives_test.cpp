@@ -136,20 +136,6 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
       EXPECT_NEAR(slope(given, kStep, value, [](Case& at, double h) { at.problem.label_weight += h; }),
                   report.label_weight, 1e-8 * std::abs(report.label_weight));
     }
-    std::vector<double> x(kN * kD);
-    MutableMatrixView const view(x.data(), kN, kD);
-    auto const expect_unsupported = [](auto const& call) {
-      try {
-        call();
-        FAIL() << "no error";
-      } catch (Error const& error) {
-        EXPECT_EQ(error.code(), ErrorCode::unsupported);
-      }
-    };
-    if (!has_second_point_derivatives(given.problem.cost_function)) {
-      expect_unsupported([&] { plan.hessian_product({.x = view}, {.x = view}); });
-      expect_unsupported([&] { plan.inverse_hessian_product(view, view); });
-    }
 
     Gradients const gradients(plan, kD);
     std::vector<double> all = gradients.x;
@@ -159,7 +145,6 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
     auto const move = [&](Case& at, double h) { at.problem = moved(at.problem, v, h); };
     EXPECT_NEAR(slope(given, kStep, value, move), dot(all, v), 1e-8 * norm(all) * norm(v));
 
-    if (!has_second_point_derivatives(given.problem.cost_function)) continue;
     // And the Hessian's products are those of the gradient.
     std::vector<double> product(all.size());
     double* const of_y = product.data() + kN * kD;

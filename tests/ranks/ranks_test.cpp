@@ -100,7 +100,6 @@ Numbers numbers_of(Plan const& plan, Problem const& problem) {
   GradientReport const gradients = plan.gradients({{x.data(), n, d}, {y.data(), m, d}, rows, columns}, {});
   for (std::vector<double> const& part : {x, y, rows, columns}) append(all, part);
   append(all, Numbers{gradients.scale, gradients.distance});
-  if (!has_second_point_derivatives(problem.cost_function)) return all;
   std::vector<double> const direction = gaussian_points(n, d, random);
   LinearReport const report = plan.hessian_product({.x = {direction.data(), n, d}}, {.x = {x.data(), n, d}}, {});
   append(all, x);

@@ -342,8 +342,6 @@ def _second(
     """The product of the Hessian, which is symmetric, and a direction."""
     if weights:
         raise NotImplementedError(f"{name}: second derivatives are by the points only; detach the weights")
-    if not _core.has_second_point_derivatives(from_text(ctx.geometry)["cost_function"]):
-        raise NotImplementedError(f"{name}: has second derivatives for the metrics sqeuclidean and dot alone")
     x, y, a, b, *found, labels_x, labels_y, label_cost = ctx.saved_tensors
     if not under_transforms():
         x, y = (refusing(_no_third(name), v) for v in (x, y))

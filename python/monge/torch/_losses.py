@@ -107,7 +107,7 @@ def transport(
     potentials_init: Any = None,
     **options: Any,
 ) -> Tensor:
-    """OT_reg of weighted clouds, differentiable: by x and y twice ("sqeuclidean", "dot"), by a and b once.
+    """OT_reg of weighted clouds, differentiable: by x and y twice, by a and b once.
 
     Args:
         x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d).

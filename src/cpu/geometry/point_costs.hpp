@@ -31,7 +31,7 @@ class PointCosts final : public Costs<T> {
   PointValues<T> points(Side side) const;
   /// The features of the points (geometry/point_cost.hpp): points() unless the cost reads directions.
   PointValues<T> features(Side side) const { return {&cloud(side).packed, cloud(side).centre}; }
-  PointForm point_form() const { return cost_.form(); }
+  PointCost const& cost() const { return cost_; }
   /// Null without labels.
   PointLabels const* labels() const { return labels_.get(); }
   /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and one packed cloud.

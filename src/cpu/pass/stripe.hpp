@@ -131,6 +131,15 @@ void average_slopes(StripeArgs<T> const& args, T const* v, T* scratch, double* o
 template <class T>
 inline constexpr std::int64_t kSlopeScratch = 16 * kPanel<T>;
 
+/// The same for the change of a score, and of its derivative g, where the points of the rows move along `own` and those
+/// of the columns along `far`:
+///   out_rk = sum_j 2^(t_rj - row_max_r) v_j (d g_rjk - rate d score_rj g_rjk),
+/// and the sums of d score_rj in a last column. `own` has a point for each row of all stripes, `far` one for each
+/// column. The second derivative of a distance 0 is 0, as is that by a coordinate whose difference is 0 for p < 2.
+template <class T>
+void average_slope_changes(StripeArgs<T> const& args, T const* v, PackedPoints<T> const& own,
+                           PackedPoints<T> const& far, double rate, T* scratch, double* out);
+
 /// E_rj <- E_rj <left_r, right_j>; `left` has a point for each row of all stripes, `right` one for each column.
 template <class T>
 void multiply_by_products(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right);

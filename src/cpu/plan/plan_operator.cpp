@@ -425,8 +425,8 @@ void PlanOperator<T>::multiply_points_inside(Side side, Scaling scaling, Mutable
 }
 
 template <class T>
-void PlanOperator<T>::multiply_points(Side side, Vector& out) {
-  PointValues<T> const points = of_points().points(opposite(side));
+void PlanOperator<T>::multiply_features(Side side, Vector& out) {
+  PointValues<T> const points = of_points().features(opposite(side));
   multiply_matrix(
       side, Scaling::plan, static_cast<std::int64_t>(points.centre.size()),
       [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, nullptr, nullptr,

@@ -33,13 +33,15 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void multiply(Side side, Scaling scaling, Vector const& v, Vector& out) override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
-  void multiply_points(Side side, Vector& out) override;
+  void multiply_features(Side side, Vector& out) override;
   void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
-  PointForm point_form() const override { return of_points().point_form(); }
-  void coordinates(Side side, Vector& out) const override;
+  PointCost const& cost() const override { return of_points().cost(); }
+  void features(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
-  void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) override;
+  void directions(Side side, Vector& direction, Vector& inverse_length) const override;
+  void distance_gradients(Side side, Vector const* l, Vector const* r, Vector& result) override;
+  void distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
   void all(Side side, MutableMatrixView out) override;
@@ -109,8 +111,6 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read, double const* origin,
                        Hadamard const* hadamard, MutableMatrixView out);
   void multiply_any(Side side, Scaling scaling, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out);
-  void distance_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out);
-  void cosine_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out);
   PlanOperator with_weighted_points(Side side, HostVector const& v) const;
 
   PlanData<T> data_;

@@ -13,8 +13,8 @@
 namespace monge::cpu {
 
 template <class T>
-void PlanOperator<T>::coordinates(Side side, Vector& out) const {
-  PointValues<T> const points = of_points().points(side);
+void PlanOperator<T>::features(Side side, Vector& out) const {
+  PointValues<T> const points = of_points().features(side);
   std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
   HostVector& target = on_host(out);
   for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
@@ -24,9 +24,9 @@ void PlanOperator<T>::coordinates(Side side, Vector& out) const {
 
 template <class T>
 void PlanOperator<T>::slopes(Side side, Vector& out) const {
-  PointValues<T> const points = of_points().points(side);
-  std::span<double const> const far = of_points().points(opposite(side)).centre;
-  auto const [product, curvature] = of_points().point_form();
+  PointValues<T> const points = of_points().features(side);
+  std::span<double const> const far = of_points().features(opposite(side)).centre;
+  auto const [product, curvature] = cost().form();
   HostVector& target = on_host(out);
   for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
     for (std::size_t k = 0; k < far.size(); ++k, ++e) {
@@ -38,17 +38,26 @@ void PlanOperator<T>::slopes(Side side, Vector& out) const {
 }
 
 template <class T>
-void PlanOperator<T>::cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) {
-  MutableMatrixView const to = on_host(out).view();
-  if (data_.costs->scores(side).form == ScoreForm::distances) return distance_gradients(side, l, r, to);
-  cosine_gradients(side, l, r, to);
+void PlanOperator<T>::directions(Side side, Vector& direction, Vector& inverse_length) const {
+  PointValues<T> const points = of_points().points(side), own = of_points().features(side);
+  HostVector &u = on_host(direction), &inverse = on_host(inverse_length);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    double length = 0;
+    for (std::size_t k = 0; k < own.centre.size(); ++k, ++e) {
+      std::int64_t const p = static_cast<std::int64_t>(k);
+      u[e] = own.centre[k] + own.packed->coordinate(i, p);
+      length += u[e] * (points.centre[k] + points.packed->coordinate(i, p));
+    }
+    inverse[i] = 1 / length;
+  }
 }
 
 /// Averages of derivatives under the softmax of the rows, from entries that the stripe still holds. The rows of R are
 /// powers of two times rows of ordinary size; the powers join the weights of the columns. Where these powers are
 /// concentrated they move into the potentials.
 template <class T>
-void PlanOperator<T>::distance_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out) {
+void PlanOperator<T>::distance_gradients(Side side, Vector const* l, Vector const* r, Vector& result) {
+  MutableMatrixView const out = on_host(result).view();
   Side const far = opposite(side);
   bool const tilted = l != nullptr;
   if (tilted) {
@@ -62,7 +71,7 @@ void PlanOperator<T>::distance_gradients(Side side, Vector const* l, Vector cons
       units[j] = read(j);
       for (std::int64_t k = 0; k < r->width(); ++k, ++e) rest[e] = on_host(*r)[e] / units[j];
     }
-    return with_weighted_points(far, units).distance_gradients(side, l, &rest, out);
+    return with_weighted_points(far, units).distance_gradients(side, l, &rest, result);
   }
   Products& onto = products(side);
   double const unit = weigh(onto.logits, read) * data_.costs->factor();
@@ -90,48 +99,30 @@ void PlanOperator<T>::distance_gradients(Side side, Vector const* l, Vector cons
   });
 }
 
-/// With u_i = p_i / |p_i| and the directions v_j of the other side, dC_ij/dp_i = product (v_j - u_i <u_i, v_j>) /
-/// |p_i|. The sum of P_ij <l_i, r_j> (v_j - u_i), less its part along u_i, has the same value and loses no digits where
-/// all directions are alike.
 template <class T>
-void PlanOperator<T>::cosine_gradients(Side side, Vector const* l, Vector const* r, MutableMatrixView out) {
-  PointValues<T> const points = of_points().points(side), own = of_points().features(side),
-                       far = of_points().features(opposite(side));
-  std::int64_t const width = out.columns(), others = size(opposite(side));
-  HostVector values(others, width + 1), sums(size(side), width + 1);
-  for (std::int64_t j = 0, e = 0; j < others; ++j) {
-    values[e++] = 1;
-    for (std::int64_t k = 0; k < width; ++k) values[e++] = far.packed->coordinate(j, k);
-  }
-  if (l == nullptr) {
-    multiply_inside(side, Scaling::plan, std::as_const(values).view(), sums.view());
-  } else {
-    multiply_hadamard(side, *l, *r, values, sums);
-  }
+void PlanOperator<T>::distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) {
+  PackedPoints<T>&own = hadamard_.left, &far = hadamard_.right;
+  pack(on_host(v).view(), {}, own);
+  pack(on_host(w).view(), {}, far);
+  Products& onto = products(side);
+  std::int64_t const dimension = v.width(), width = dimension + 1, threads = onto.stripes.team().own;
+  std::int64_t const room = onto.stripes.height() * width, scratch = kSlopeScratch<T> * width;
+  double* const sums = sums_.at_least(threads * room);
+  T* const scratches = values_.at_least(threads * scratch);
   double const factor = data_.costs->factor();
-  double const product = data_.costs->scores(side).form == ScoreForm::differences ? -2 * factor : factor;
-  std::vector<double> direction(to_size(width)), sum(to_size(width));
-  with_data(out, [&](auto* data) {
-    using Out = std::remove_pointer_t<decltype(data)>;
-    for (std::int64_t i = 0; i < size(side); ++i) {
-      double square = 0, along = 0;
-      double const* const of_row = sums.values().data() + i * (width + 1);
-      for (std::int64_t k = 0; k < width; ++k) {
-        std::size_t const q = to_size(k);
-        double const coordinate = points.packed->coordinate(i, k) + points.centre[q];
-        square += coordinate * coordinate;
-        double const apart = own.packed->coordinate(i, k);
-        direction[q] = own.centre[q] + apart;
-        sum[q] = of_row[k + 1] + of_row[0] * (far.centre[q] - own.centre[q] - apart);
-        along += sum[q] * direction[q];
-      }
-      for (std::int64_t k = 0; k < width; ++k) {
-        std::size_t const q = to_size(k);
-        data[i * out.row_stride() + k] =
-            static_cast<Out>(product * (sum[q] - along * direction[q]) / std::sqrt(square));
-      }
-    }
-  });
+  HostVector &of_costs = on_host(costs), &of_gradients = on_host(gradients);
+  for_each_stripe(side, nullptr, true,
+                  [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                    double const* of_row = sums + thread * room;
+                    average_slope_changes(work.args, onto.logits.beta.get(), own, far, factor / eps_,
+                                          scratches + thread * scratch, sums + thread * room);
+                    for (std::int64_t i = first; i < first + count; ++i, of_row += width) {
+                      double const total = onto.marginal[i] * onto.scale(i, work.row_max[to_size(i - first)]) * factor;
+                      of_costs[i] = total * of_row[dimension];
+                      for (std::int64_t k = 0; k < dimension; ++k) of_gradients[i * dimension + k] = total * of_row[k];
+                    }
+                  })
+      .share({of_rows(of_costs.view()), of_rows(of_gradients.view())});
 }
 
 template <class T>
@@ -164,11 +155,13 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   return plan;
 }
 
-#define MONGE_INSTANTIATE(T)                                                                  \
-  template void PlanOperator<T>::coordinates(Side, Vector&) const;                            \
-  template void PlanOperator<T>::slopes(Side, Vector&) const;                                 \
-  template void PlanOperator<T>::cost_gradients(Side, Vector const*, Vector const*, Vector&); \
-  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, MatrixView,         \
+#define MONGE_INSTANTIATE(T)                                                                             \
+  template void PlanOperator<T>::features(Side, Vector&) const;                                          \
+  template void PlanOperator<T>::slopes(Side, Vector&) const;                                            \
+  template void PlanOperator<T>::directions(Side, Vector&, Vector&) const;                               \
+  template void PlanOperator<T>::distance_gradients(Side, Vector const*, Vector const*, Vector&);        \
+  template void PlanOperator<T>::distance_changes(Side, Vector const&, Vector const&, Vector&, Vector&); \
+  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, MatrixView,                    \
                                                                     std::shared_ptr<PointOrder const>) const;
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)

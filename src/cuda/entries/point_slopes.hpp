@@ -4,7 +4,27 @@
 
 namespace monge::cuda {
 
-/// S_ik = factor sum_j E_ij v_j d|x_i - y_j|_p / dx_ik, for entries E of the points x.
+/// The points of the rows move along `own`, those of the columns along `far`: rows of `dimension` numbers. Null: no
+/// motion.
+struct PointMotion {
+  double const* own = nullptr;
+  double const* far = nullptr;
+  int rows = 0, columns = 0;  // Points; padding has no motion.
+  double rate = 0;            // 1 / eps for distances in units of the factor.
+
+  /// The motion of the rows from `first` on.
+  PointMotion from(int first, int dimension) const {
+    PointMotion result = *this;
+    if (own != nullptr) result.own += static_cast<std::int64_t>(first) * dimension;
+    result.rows -= first;
+    return result;
+  }
+};
+
+/// S_ik = factor sum_j E_ij v_j g_ijk, g_ijk = d|x_i - y_j|_p / dx_ik, for entries E of the points x. With a motion the
+/// changes d of distances and of their derivatives take the place of g:
+///   S_ik = factor sum_j E_ij v_j (d g_ijk - rate d|x_i - y_j|_p g_ijk),   S_i,dimension = factor sum_j E_ij v_j d|x_i
+///   - y_j|_p.
 struct PointSlopesArguments {
   Operand rows;     // x
   Operand columns;  // y
@@ -14,27 +34,12 @@ struct PointSlopesArguments {
   void const* value_high = nullptr;     // v, a column of PackedValues.
   void const* value_low = nullptr;      // float only.
   double const* value_scale = nullptr;  // float only.
+  PointMotion motion;
   int parts = 1;
-  double* sums = nullptr;  // `parts` matrices of rows.padded_size x dimension, each of a part of the points y.
+  double* sums = nullptr;  // `parts` matrices of rows.padded_size rows, each of a part of the points y.
 };
 /// As many parts as keep the device busy.
-int point_slopes_parts(Operand const& rows, Operand const& columns, int multiprocessors);
+int point_slopes_parts(PointSlopesArguments const& arguments, int multiprocessors);
 void launch_point_slopes(PointSlopesArguments const& arguments, cudaStream_t stream);
-
-/// out_i = factor (s_i - <s_i, u_i> u_i) / |p_i| for the direction u_i of a point p_i, with
-/// s_i = S_i - (sum of the entries of row i) u_i, the sum of the differences of directions. It has the same part across
-/// u_i as S_i, and loses no digits where all directions are alike.
-struct DirectionSlopesArguments {
-  int size = 0, dimension = 0;
-  double factor = 1;
-  StridedView points;  // p less `centre`.
-  double const* centre = nullptr;
-  StridedView directions;  // u less `own_centre`.
-  double const* own_centre = nullptr;
-  double const* far_centre = nullptr;
-  double const* sums = nullptr;  // Rows of 1 + dimension numbers: the sum of the entries, then S_i less far_centre.
-  double* out = nullptr;
-};
-void direction_slopes(DirectionSlopesArguments const& arguments, cudaStream_t stream);
 
 }  // namespace monge::cuda

@@ -29,9 +29,7 @@ class PointCosts final : public Costs {
   PointValues points(Side side) const;
   /// The coordinates that passes read: points() unless the cost reads directions. Coordinates of labels are left out.
   PointValues features(Side side) const;
-  PointForm point_form() const { return cost_.form(); }
-  /// The factor of the inner product of two points' features in their cost.
-  double product() const { return cost_.product; }
+  PointCost const& cost() const { return cost_; }
   /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
   PointValues labels(Side side) const;
   /// The same costs with other points on this side. The other side is shared, except for its shift.

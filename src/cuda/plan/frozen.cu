@@ -166,4 +166,16 @@ void slopes(SlopeArguments const& arguments, cudaStream_t stream) {
   });
 }
 
+void directions(DirectionArguments const& arguments, cudaStream_t stream) {
+  for_each_point(arguments.size, stream, [arguments] __device__(int i) {
+    double* const direction = arguments.direction + static_cast<std::int64_t>(i) * arguments.dimension;
+    double length = 0;
+    for (int k = 0; k < arguments.dimension; ++k) {
+      direction[k] = arguments.own_centre[k] + load_element(arguments.directions, i * arguments.directions.stride + k);
+      length += direction[k] * (arguments.centre[k] + load_element(arguments.points, i * arguments.points.stride + k));
+    }
+    arguments.inverse_length[i] = 1 / length;
+  });
+}
+
 }  // namespace monge::cuda

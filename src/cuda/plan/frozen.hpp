@@ -67,4 +67,15 @@ struct SlopeArguments {
 };
 void slopes(SlopeArguments const& arguments, cudaStream_t stream);
 
+/// direction_i = own_centre + u'_i and inverse_length_i = 1 / <direction_i, centre + p'_i>.
+struct DirectionArguments {
+  StridedView points, directions;  // p' and u'.
+  int size, dimension;             // Points, and coordinates of each.
+  double const* centre;
+  double const* own_centre;
+  double* direction;
+  double* inverse_length;
+};
+void directions(DirectionArguments const& arguments, cudaStream_t stream);
+
 }  // namespace monge::cuda

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "cuda/entries/entry_product.hpp"
+#include "cuda/entries/point_slopes.hpp"
 #include "cuda/geometry/point_costs.hpp"
 #include "cuda/plan/plan_tiles.hpp"
 #include "cuda/plan/select.hpp"
@@ -41,13 +42,15 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void multiply(Side side, Scaling scaling, Vector const& v, Vector& out) override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
-  void multiply_points(Side side, Vector& out) override;
+  void multiply_features(Side side, Vector& out) override;
   void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
-  PointForm point_form() const override { return of_points().point_form(); }
-  void coordinates(Side side, Vector& out) const override;
+  PointCost const& cost() const override { return of_points().cost(); }
+  void features(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
-  void cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) override;
+  void directions(Side side, Vector& direction, Vector& inverse_length) const override;
+  void distance_gradients(Side side, Vector const* l, Vector const* r, Vector& out) override;
+  void distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
   void all(Side side, MutableMatrixView out) override;
@@ -151,9 +154,8 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   using EntrySums = std::function<StoreValuesArguments(int first, int rows, Entries const& entries)>;
   void sum_entries(Side side, Scaling scaling, int width, double const* origin, StridedView const& out, bool keep,
                    HadamardFactors const* hadamard, EntrySums const& sums_of);
-  void distance_gradients(Side side, StridedView const* l, StridedView const* r, int inner, StridedView const& v,
-                          StridedView const& out);
-  void cosine_gradients(Side side, Vector const* l, Vector const* r, DeviceVector& out);
+  void sum_slopes(Side side, StridedView const* l, StridedView const* r, int inner, StridedView const& v,
+                  PointMotion const& motion, StridedView const& out);
   /// Calls visit(rows) for all rows of `side`, as many at a time as fit, with `scratch_bytes` for each beside them.
   template <class Visit>
   void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);

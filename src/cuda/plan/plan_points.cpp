@@ -17,69 +17,98 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
   output.finish();
 }
 
-void PlanOperator::multiply_points(Side side, Vector& out) {
+void PlanOperator::multiply_features(Side side, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(opposite(side));
+  PointValues const features = of_points().features(opposite(side));
   DeviceVector& result = on_device(out);
-  multiply_columns(side, Scaling::plan, points.points, points.dimension, nullptr, result.strided(), false);
+  multiply_columns(side, Scaling::plan, features.points, features.dimension, nullptr, result.strided(), false);
   result.typical = 0;
 }
 
-void PlanOperator::coordinates(Side side, Vector& out) const {
+void PlanOperator::features(Side side, Vector& out) const {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(side);
+  PointValues const features = of_points().features(side);
   DeviceVector& result = on_device(out);
-  load_vector(points.points, result.size(), points.dimension, nullptr, result.data(), problem_.runtime->stream());
+  load_vector(features.points, result.size(), features.dimension, nullptr, result.data(), problem_.runtime->stream());
   result.typical = 0;
 }
 
 void PlanOperator::slopes(Side side, Vector& out) const {
   DeviceGuard const guard(problem_.runtime->index());
-  PointValues const points = of_points().points(side);
-  auto const [product, curvature] = of_points().point_form();
+  PointValues const features = of_points().features(side);
+  auto const [product, curvature] = cost().form();
   DeviceVector& result = on_device(out);
-  cuda::slopes({points.points, result.size(), points.dimension, points.centre,
-                of_points().points(opposite(side)).centre, curvature, product, result.data()},
+  cuda::slopes({features.points, result.size(), features.dimension, features.centre,
+                of_points().features(opposite(side)).centre, curvature, product, result.data()},
                problem_.runtime->stream());
   result.typical = 0;
 }
 
-void PlanOperator::cost_gradients(Side side, Vector const* l, Vector const* r, Vector& out) {
+void PlanOperator::directions(Side side, Vector& direction, Vector& inverse_length) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = of_points().points(side), features = of_points().features(side);
+  cuda::directions({.points = points.points,
+                    .directions = features.points,
+                    .size = problem_.size(side),
+                    .dimension = features.dimension,
+                    .centre = points.centre,
+                    .own_centre = features.centre,
+                    .direction = written(&direction),
+                    .inverse_length = written(&inverse_length)},
+                   problem_.runtime->stream());
+}
+
+void PlanOperator::distance_gradients(Side side, Vector const* l, Vector const* r, Vector& out) {
   SharedRuntime const& runtime = problem_.runtime;
   DeviceGuard const guard(runtime->index());
   DeviceVector& to = on_device(out);
   to.typical = 0;
-  if (problem_.costs->scores(side).form != ScoreForm::distances) return cosine_gradients(side, l, r, to);
   DeviceArray<double> const one = uploaded(runtime, std::vector<double>{1});
   StridedView const ones{one.data(), 0, DataType::float64};
-  if (l == nullptr) return distance_gradients(side, nullptr, nullptr, 0, ones, to.strided());
+  if (l == nullptr) return sum_slopes(side, nullptr, nullptr, 0, ones, {}, to.strided());
   StridedView const left = on_device(*l).strided(), right = on_device(*r).strided();
   int const inner = static_cast<int>(l->width());
   std::vector<HostColumn> const concentrated = this->concentrated(side, ones, 1, &right, inner, reach(true));
-  if (concentrated.empty()) return distance_gradients(side, &left, &right, inner, ones, to.strided());
+  if (concentrated.empty()) return sum_slopes(side, &left, &right, inner, ones, {}, to.strided());
   auto const [plan, signs] = scaled(side, concentrated[0].values, &right, inner);
-  plan->distance_gradients(side, &left, &right, inner, signs.strided(), to.strided());
+  plan->sum_slopes(side, &left, &right, inner, signs.strided(), {}, to.strided());
 }
 
-/// out_i = sum_j P_ij <l_i, r_j> v_j dC_ij/dp_i, without l and r sum_j P_ij v_j dC_ij/dp_i.
-void PlanOperator::distance_gradients(Side side, StridedView const* l, StridedView const* r, int inner,
-                                      StridedView const& v, StridedView const& out) {
+void PlanOperator::distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  DeviceArray<double> const one = uploaded(runtime, std::vector<double>{1});
+  DeviceVector const sums(runtime, size(side), v.width() + 1);
+  PointMotion const motion{on_device(v).data(), on_device(w).data(), problem_.size(side), problem_.size(opposite(side)),
+                           problem_.costs->factor() / eps_};
+  sum_slopes(side, nullptr, nullptr, 0, {one.data(), 0, DataType::float64}, motion, sums.strided());
+  int const width = static_cast<int>(v.width());
+  load_vector(sums.strided(), motion.rows * width, width, nullptr, written(&gradients), runtime->stream());
+  load_vector({sums.data() + width, width + 1}, motion.rows, 1, nullptr, written(&costs), runtime->stream());
+}
+
+/// out_i = sum_j P_ij <l_i, r_j> v_j dC_ij/dp_i, without l and r sum_j P_ij v_j dC_ij/dp_i; with a motion the changes
+/// of these numbers and, in a last column, of sum_j P_ij v_j C_ij at fixed P.
+void PlanOperator::sum_slopes(Side side, StridedView const* l, StridedView const* r, int inner, StridedView const& v,
+                              PointMotion const& motion, StridedView const& out) {
   SharedRuntime const& runtime = problem_.runtime;
   HadamardFactors const factors = l ? hadamard_factors(side, *l, *r, inner) : HadamardFactors{};
   PackedValues const values = packed_values(side, v, 1, factors.right_divisor);
   PassArguments const scores = problem_.costs->scores(side);
+  int const width = scores.rows.dimension + (motion.own ? 1 : 0);
   auto const sums_of = [&](int first, int rows, Entries const& entries) {
     PointSlopesArguments slopes{.rows = scores.rows.part(first, rows),
                                 .columns = scores.columns,
-                                .p = scores.p,
+                                .p = scores.rows.dimension == 1 ? 1 : scores.p,  // |x - y| for any p.
                                 .factor = problem_.costs->factor(),
                                 .entries = entries,
                                 .value_high = values.operand.high,
                                 .value_low = values.operand.low,
-                                .value_scale = values.scale};
-    slopes.parts = point_slopes_parts(slopes.rows, slopes.columns, runtime->multiprocessors());
+                                .value_scale = values.scale,
+                                .motion = motion.from(first, scores.rows.dimension)};
+    slopes.parts = point_slopes_parts(slopes, runtime->multiprocessors());
     StoreValuesArguments result{};
-    result.width = scores.rows.dimension;
+    result.width = width;
     result.scalar = DataType::float64;
     result.sum_size = static_cast<std::int64_t>(rows) * result.width;
     result.sum_stride = result.width;
@@ -89,40 +118,7 @@ void PlanOperator::distance_gradients(Side side, StridedView const* l, StridedVi
     launch_point_slopes(slopes, runtime->stream());
     return result;
   };
-  sum_entries(side, Scaling::plan, scores.rows.dimension, nullptr, out, false, l ? &factors : nullptr, sums_of);
-}
-
-/// With u_i = p_i / |p_i| and the directions v_j of the other side, dC_ij/dp_i = product (v_j - u_i <u_i, v_j>) /
-/// |p_i|.
-void PlanOperator::cosine_gradients(Side side, Vector const* l, Vector const* r, DeviceVector& out) {
-  SharedRuntime const& runtime = problem_.runtime;
-  cudaStream_t const stream = runtime->stream();
-  Side const far = opposite(side);
-  PointValues const points = of_points().points(side), own = of_points().features(side),
-                    others = of_points().features(far);
-  int const width = own.dimension;
-  DeviceVector directions(runtime, size(far), width), ones(runtime, size(far)), values(runtime, size(far), 1 + width),
-      sums(runtime, size(side), 1 + width);
-  load_vector(others.points, directions.size(), width, nullptr, directions.data(), stream);
-  combine({ones.size(), 1, {{1, nullptr, nullptr}}, ones.data()}, stream);
-  Term const columns[] = {{1, &ones}, {1, &directions}};
-  vectors_.concatenate(columns, values);
-  if (l == nullptr) {
-    multiply(side, Scaling::plan, values, sums);
-  } else {
-    multiply_hadamard(side, *l, *r, values, sums);
-  }
-  direction_slopes({.size = problem_.size(side),
-                    .dimension = width,
-                    .factor = of_points().product(),
-                    .points = points.points,
-                    .centre = points.centre,
-                    .directions = own.points,
-                    .own_centre = own.centre,
-                    .far_centre = others.centre,
-                    .sums = sums.data(),
-                    .out = out.data()},
-                   stream);
+  sum_entries(side, Scaling::plan, width, nullptr, out, false, l ? &factors : nullptr, sums_of);
 }
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points,

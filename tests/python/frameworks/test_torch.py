@@ -80,7 +80,7 @@ def test_layouts_and_types():
 TIGHT = {"reg": 0.5, "tol": 1e-13}
 
 
-@pytest.mark.parametrize("metric", ["sqeuclidean", "dot"])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "dot", "cosine", "euclidean", "cityblock", "chebyshev"])
 def test_first_and_second_derivatives(metric):
     x, y = clouds()
     x.requires_grad_()

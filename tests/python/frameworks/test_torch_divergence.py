@@ -24,15 +24,19 @@ TIGHT = {"reg": 0.5, "tol": 1e-13}
 LABELS = {"labels_x": torch.arange(9) % 3, "labels_y": torch.arange(8) % 3, "label_cost": 1 - torch.eye(3)}
 
 
-@pytest.mark.parametrize("labels", [{}, {**LABELS, "label_weight": 0.7}], ids=["points", "labels"])
+@pytest.mark.parametrize(
+    "costs",
+    [{}, {**LABELS, "label_weight": 0.7}, {"metric": "cosine"}, {"metric": "euclidean"}],
+    ids=["points", "labels", "cosine", "euclidean"],
+)
 @pytest.mark.parametrize("unbalanced", [None, 1.3])
-def test_derivatives(unbalanced, labels):
+def test_derivatives(unbalanced, costs):
     x, y = (v.requires_grad_() for v in clouds())
     p, q = (v.log().requires_grad_() for v in (weights(9), weights(8, 2)))
     for function in (monge.torch.sinkhorn_divergence, monge.torch.transport):
 
         def value(x, y, p=weights(9).log(), q=weights(8, 2).log()):
-            return function(x, y, p.softmax(0), q.softmax(0), unbalanced=unbalanced, **TIGHT, **labels)
+            return function(x, y, p.softmax(0), q.softmax(0), unbalanced=unbalanced, **TIGHT, **costs)
 
         assert gradcheck(value, (x, y, p, q), eps=1e-5, atol=1e-6)
         assert gradgradcheck(value, (x, y), eps=1e-5, atol=1e-5)
