@@ -1,11 +1,9 @@
 #include "exact_command.hpp"
 
 #include <cmath>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -17,6 +15,7 @@
 #include "exit_code.hpp"
 #include "geometry_input.hpp"
 #include "interrupt.hpp"
+#include "plan_entries.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
 #include "result_folder.hpp"
@@ -31,15 +30,6 @@ struct ExactArguments {
   ExactOptions options;
   RunArguments run;
 };
-
-std::vector<ResultFile> result_files(ExactPlan&& plan) {
-  std::int64_t const n = plan.rows(), m = plan.columns(), count = std::ssize(plan.values);
-  return {{"f.npy", Array{{n}, std::move(plan.f)}},
-          {"g.npy", Array{{m}, std::move(plan.g)}},
-          {"plan_indptr.npy", IndexArray{{n + 1}, std::move(plan.row_begin)}},
-          {"plan_indices.npy", IndexArray{{count}, std::move(plan.column_indices)}},
-          {"plan_data.npy", Array{{count}, std::move(plan.values)}}};
-}
 
 void print_summary(CostRun const& run, ExactReport const& report, DeviceChoice const& device,
                    std::string const& written) {
@@ -89,7 +79,7 @@ int solve_exact_files(ExactArguments arguments) {
   progress.erase();
 
   std::string const json = json_text(report_json(run, options, report));
-  std::string const written = folder.fill(result_files(std::move(plan)), json);
+  std::string const written = folder.fill(exact_plan_files(std::move(plan)), json);
   print_result(arguments.run, json, [&] { print_summary(run, report, device, written); });
   return final_code(report.status == ExactStatus::optimal ? kDone : kShort,
                     fmt::format(" with {:.3g} of the mass {:.3g} without a place", report.missing_mass, report.mass));

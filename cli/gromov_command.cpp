@@ -15,6 +15,7 @@
 #include "device_choice.hpp"
 #include "exit_code.hpp"
 #include "interrupt.hpp"
+#include "plan_entries.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
 #include "result_folder.hpp"
@@ -72,13 +73,7 @@ std::vector<ResultFile> result_files(GromovRun const& run, Gromov&& result, Arra
     files.push_back({"g.npy", Array{{m}, result.plan->g()}});
     return files;
   }
-  ExactPlan& plan = *result.exact;
-  std::int64_t const count = std::ssize(plan.values);
-  files.push_back({"f.npy", Array{{n}, std::move(plan.f)}});
-  files.push_back({"g.npy", Array{{m}, std::move(plan.g)}});
-  files.push_back({"plan_indptr.npy", IndexArray{{n + 1}, std::move(plan.row_begin)}});
-  files.push_back({"plan_indices.npy", IndexArray{{count}, std::move(plan.column_indices)}});
-  files.push_back({"plan_data.npy", Array{{count}, std::move(plan.values)}});
+  for (ResultFile& file : exact_plan_files(std::move(*result.exact))) files.push_back(std::move(file));
   return files;
 }
 

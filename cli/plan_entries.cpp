@@ -1,5 +1,6 @@
 #include "plan_entries.hpp"
 
+#include <iterator>
 #include <utility>
 
 #include "command_options.hpp"
@@ -12,6 +13,15 @@ void validate(EntryOptions const& options, std::int64_t m) {
   });
   if (options.top_k > m) refuse("top_k: is {}; must be at most {}, the columns of the plan", *options.top_k, m);
   if (options.seed && !options.sample) refuse("seed: is {}; is for sample, which is not given", *options.seed);
+}
+
+std::vector<ResultFile> exact_plan_files(ExactPlan&& plan) {
+  std::int64_t const n = plan.rows(), m = plan.columns(), count = std::ssize(plan.values);
+  return {{"f.npy", Array{{n}, std::move(plan.f)}},
+          {"g.npy", Array{{m}, std::move(plan.g)}},
+          {"plan_indptr.npy", IndexArray{{n + 1}, std::move(plan.row_begin)}},
+          {"plan_indices.npy", IndexArray{{count}, std::move(plan.column_indices)}},
+          {"plan_data.npy", Array{{count}, std::move(plan.values)}}};
 }
 
 void check_values(std::optional<Array> const& values, std::int64_t m) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <monge/exact.hpp>
 #include <monge/options.hpp>
 #include <monge/plan.hpp>
 
@@ -37,6 +38,9 @@ void validate(EntryOptions const& options, std::int64_t m);
 
 /// Takes passes over the plan.
 std::vector<ResultFile> entry_files(Plan const& plan, EntryOptions const& options);
+
+/// The potentials and, as CSR, the entries of an exact plan, which gives them away.
+std::vector<ResultFile> exact_plan_files(ExactPlan&& plan);
 
 /// Throws Error unless --values, if given, are for a plan of m columns.
 void check_values(std::optional<Array> const& values, std::int64_t m);

@@ -1,6 +1,6 @@
 // The rounding of logits, entries and potentials of one problem.
 #pragma once
-#include <monge/options.hpp>
+#include <monge/report.hpp>
 
 namespace monge {
 
