@@ -59,6 +59,7 @@ void add_values(Json& json, Report const& report) {
   json["refinement_iterations"] = report.refinement_iterations;
   json["newton_steps"] = report.newton_steps;
   json["newton_iterations"] = report.newton_iterations;
+  json["newton_on_host"] = report.newton_on_host;
   json["precision"] = name(report.precision);
   json["certified"] = report.certified;
   json["penalty_a"] = to_json(report.penalty_a);
@@ -209,6 +210,7 @@ Json report_json(RegularizedRun const& run, RegularizedOptions const& options, R
   json["iterations"] = report.iterations;
   json["newton_steps"] = report.newton_steps;
   json["linear_iterations"] = report.linear_iterations;
+  json["newton_on_host"] = report.newton_on_host;
   json["step"] = report.step;
   json["weight"] = report.weight;
   json["precision"] = name(report.precision);

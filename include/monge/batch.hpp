@@ -18,11 +18,12 @@ struct BatchProblem {
 };
 
 /// Solves each problem as solve() does, to the same bits. The problems take their sweeps together: on CUDA a half-step
-/// is one launch for all of them, and steps of Newton's method on problems of up to 2^22 pairs run in eight streams. On
-/// the CPU problems too small for two threads run in parallel, one thread each. Steps of SPLR run one problem after the
-/// other. Sizes, dimensions and kinds of geometry may differ. Each problem stops by itself, and has its own status,
-/// certificate and, with precision auto, refinement. Plans are returned in the order of the problems. On CUDA the plans
-/// of a batch share memory, which is freed with the last of them.
+/// is one launch for all of them. On the CPU problems too small for two threads run in parallel, one thread each, and
+/// so does Newton's method of problems on CUDA that it takes to the CPU (Report::newton_on_host). Other steps of
+/// Newton's method on CUDA, and steps of SPLR, run one problem after the other. Sizes, dimensions and kinds of geometry
+/// may differ. Each problem stops by itself, and has its own status, certificate and, with precision auto, refinement.
+/// Plans are returned in the order of the problems. On CUDA the plans of a batch share memory, which is freed with the
+/// last of them.
 ///
 /// SolveOptions::f and g must be empty; cache_bytes applies to each problem. progress is called at each check of each
 /// problem. Progress::problem is the index of the problem. If progress returns false, this problem alone stops. The

@@ -63,8 +63,8 @@ constexpr auto names_of(Criterion) {
 
 /// Options of Method::splr.
 struct SplrOptions {
-  /// Largest fraction of the pairs in the sparse part, <= 1; 0: 10 / min(n, m). The first sparse part has a tenth of
-  /// this fraction.
+  /// Largest fraction of the pairs in the sparse part, <= 1; 0: 10 / min(n, m). The first sparse part has four tenths
+  /// of this fraction. On the CPU a sparse part whose factor would take longer than two passes is made smaller.
   double density = 0;
   /// Largest number added to the diagonal of the matrix, in units of mass over cost. > 0.
   double shift = 1e-3;

@@ -165,6 +165,7 @@ struct RegularizedReport {
   int iterations = 0;                        ///< Iterations of splitting, or Newton's passes over all pairs.
   int newton_steps = 0;                      ///< Directions that Newton's method found.
   int linear_iterations = 0;                 ///< Steps of conjugate gradients for these directions.
+  bool newton_on_host = false;               ///< As in Report.
   double step = 0;                           ///< rho of the last iteration of splitting; NaN for Newton's method.
   double weight = 0;                         ///< Weight of the quadratic term at the end of Newton's method.
   Precision precision = Precision::float32;  ///< Arithmetic of the iterations.
@@ -258,7 +259,7 @@ struct RegularizedProblem {
 
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. Splitting iterates all problems
 /// together: on CUDA by one launch for all, on the CPU in parallel where each takes one thread. Newton's method solves
-/// in parallel the problems that take one thread each (CPU) or have at most 2^22 pairs (CUDA, in eight streams), unless
+/// in parallel the problems that take one thread of the CPU each (RegularizedReport::newton_on_host on CUDA), unless
 /// progress is set. It solves the other problems one after the other. The seconds in a report count each step in which
 /// the problem took part, alone or with others. RegularizedOptions::u, v and plan must be empty. progress gets the
 /// index of the problem; if it returns false, this problem alone stops. Throws Error as solve_regularized() does. A

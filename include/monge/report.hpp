@@ -98,6 +98,9 @@ struct Report {
   int refinement_iterations = 0;  ///< Passes among `iterations` in float64, after float32 could go no further (auto).
   int newton_steps = 0;           ///< Steps of Newton's method, or of splr.
   int newton_iterations = 0;      ///< Passes among `iterations` in such steps.
+  /// The CPU took the sweeps and steps of Newton's method for a plan on a GPU, which certified their result. So it is
+  /// for at most 2^17 pairs of points without labels or of a cost matrix, without ranks: a GPU would wait for its host.
+  bool newton_on_host = false;
   Precision precision = Precision::float32;  ///< Arithmetic of the last sweeps, and of the plan's products.
   bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
   double penalty_a = std::numeric_limits<double>::infinity();  ///< SolveOptions::penalty_a.

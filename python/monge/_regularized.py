@@ -669,9 +669,9 @@ def solve_regularized_batch(
     Other arguments are as for :func:`solve_regularized`, the same for all problems. Each problem stops by itself and
     has the same bits as that of :func:`solve_regularized`.
 
-    On CUDA all problems share the launches of an iteration of splitting, and Newton's method solves problems of up to
-    2^22 pairs in parallel, in eight streams. On the CPU problems too small for two threads run in parallel, one thread
-    each. With `progress` Newton's method solves one problem after the other.
+    On CUDA all problems share the launches of an iteration of splitting. Problems too small for two threads run in
+    parallel on the CPU, one thread each; Newton's method takes small problems of a GPU there, too
+    (`report.newton_on_host`). With `progress` it solves one problem after the other.
 
     Errors are those of :func:`solve_regularized`. A message begins with the number of its problem: "problem 3: a: ...".
     """

@@ -484,9 +484,9 @@ def solve_batch(
     All else as for :func:`solve`, the same for all problems.
 
     Each problem stops by itself and has its own report. With the same `reg_type` its plan has the same bits as that of
-    :func:`solve`. On CUDA all problems that use the same kernel share the launches of a sweep, and Newton's method
-    takes steps of problems of up to 2^22 pairs in parallel. Method "splr" solves one problem after the other. Problems
-    with reg_type "L2" are solved as by :func:`solve_regularized_batch`.
+    :func:`solve`. On CUDA all problems that use the same kernel share the launches of a sweep. Newton's method takes
+    small problems to the CPU, a thread each (`report.newton_on_host`), and the others one after the other, as method
+    "splr" does. Problems with reg_type "L2" are solved as by :func:`solve_regularized_batch`.
 
     Errors are those of :func:`solve`. A message begins with the number of its problem: "problem 3: a: ...".
 

@@ -64,6 +64,7 @@ void visit_members(Report const*, Visit const& visit) {
   visit("refinement_iterations", &Report::refinement_iterations);
   visit("newton_steps", &Report::newton_steps);
   visit("newton_iterations", &Report::newton_iterations);
+  visit("newton_on_host", &Report::newton_on_host);
   visit("precision", &Report::precision);
   visit("certified", &Report::certified);
   visit("penalty_a", &Report::penalty_a);
@@ -140,6 +141,7 @@ void visit_members(RegularizedReport const*, Visit const& visit) {
   visit("iterations", &RegularizedReport::iterations);
   visit("newton_steps", &RegularizedReport::newton_steps);
   visit("linear_iterations", &RegularizedReport::linear_iterations);
+  visit("newton_on_host", &RegularizedReport::newton_on_host);
   visit("step", &RegularizedReport::step);
   visit("weight", &RegularizedReport::weight);
   visit("precision", &RegularizedReport::precision);

@@ -1,8 +1,12 @@
 // Element access to views of host memory, whatever their type: for packing and copying, never inside a kernel.
 #pragma once
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 #include <monge/array.hpp>
+
+#include "core/numbers.hpp"
 
 namespace monge {
 
@@ -13,12 +17,21 @@ decltype(auto) with_data(View const& view, Function&& function) {
   return std::forward<Function>(function)(view.template as<double>());
 }
 
-/// Calls store(i, value) for each element.
-template <class Store>
-void read_vector(VectorView from, Store&& store) {
-  with_data(from, [&](auto const* data) {
-    for (std::int64_t i = 0; i < from.size(); ++i) store(i, static_cast<double>(data[i * from.stride()]));
+/// The vector as a matrix of one column.
+template <class Void>
+detail::BasicMatrixView<Void> as_column(detail::BasicVectorView<Void> const& vector) {
+  return {vector.data(), vector.type(), vector.size(), 1, vector.stride(), vector.device()};
+}
+
+/// The entries row by row.
+inline std::vector<double> values_of(MatrixView matrix) {
+  std::vector<double> values;
+  values.reserve(to_size(matrix.rows() * matrix.columns()));
+  with_data(matrix, [&](auto const* data) {
+    for (std::int64_t i = 0; i < matrix.rows(); ++i, data += matrix.row_stride())
+      values.insert(values.end(), data, data + matrix.columns());
   });
+  return values;
 }
 
 /// out_i = value(i), rounded to the view's type.

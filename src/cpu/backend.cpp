@@ -78,11 +78,7 @@ class CpuBackend final : public Backend {
             .memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)};
   }
 
-  std::vector<double> read(VectorView view) const override {
-    std::vector<double> values(to_size(view.size()));
-    read_vector(view, [&](std::int64_t i, double value) { values[to_size(i)] = value; });
-    return values;
-  }
+  std::vector<double> read(MatrixView view) const override { return values_of(view); }
 
   std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
       std::span<OperatorInput const> inputs) const override {

@@ -1,8 +1,6 @@
 // The CUDA backend: finds usable devices and makes operators on one of them.
 #include "cuda/backend.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <iterator>
 #include <numeric>
@@ -14,7 +12,6 @@
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
-#include "core/side_by_side.hpp"
 #include "cuda/assignment/operator.hpp"
 #include "cuda/entropic/entropic_operator.hpp"
 #include "cuda/entropic/mixture.hpp"
@@ -34,9 +31,6 @@ namespace {
 
 /// The oldest compute capability with code in this build: it has asynchronous copies and fp16 products of 16 x 8 x 16.
 constexpr int kOldestMajor = 8;
-
-/// Streams of small problems.
-constexpr std::size_t kLanes = 8;
 
 /// The number of usable devices, or the reason why there is none.
 struct Survey {
@@ -74,7 +68,9 @@ class CudaBackend final : public Backend {
   Ranks* ranks() const override { return ranks_.get(); }
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
   PassTimes pass_times(Geometry const& geometry, double) const override {
-    return cuda::pass_times(geometry, {runtime_->multiprocessors(), runtime_->float64_ratio()});
+    PassTimes times = cuda::pass_times(geometry, {runtime_->multiprocessors(), runtime_->float64_ratio()});
+    if (ranks_) times.newton_on_host = false;  // Hosts may differ, and with them the bits of the ranks.
+    return times;
   }
 
   MemoryCount& memory() const override { return runtime_->memory(); }
@@ -87,9 +83,9 @@ class CudaBackend final : public Backend {
             .memory_bytes = runtime_->memory_bytes()};
   }
 
-  std::vector<double> read(VectorView view) const override {
+  std::vector<double> read(MatrixView view) const override {
     DeviceGuard const guard(runtime_->index());
-    return cuda::read(runtime_, view);
+    return host_copy(*runtime_, view);
   }
 
   std::vector<std::unique_ptr<monge::EntropicOperator>> entropic_operators(
@@ -204,30 +200,6 @@ class CudaBackend final : public Backend {
   void mix(VectorOperations const&, Vector const& image_f, Vector const& image_g, Mixture& mixture, Vector& f,
            Vector& g) const override {
     cuda::mix(runtime_, image_f, image_g, mixture, f, g);
-  }
-
-  /// Small problems leave most of the device idle, and their host waits for each pass: threads with a stream each work
-  /// on them.
-  void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
-    std::vector<std::size_t> small;
-    for (std::size_t k = 0; k < sizes.size(); ++k) {
-      if (sizes[k].rows * sizes[k].columns <= kMostPairsOfLane) {
-        small.push_back(k);
-      } else {
-        work(k);
-      }
-    }
-    if (small.size() == 1) work(small[0]);
-    if (small.size() < 2) return;
-    DeviceGuard const guard(runtime_->index());
-    runtime_->wait();
-    Generation const newest = newest_generation;
-    side_by_side(static_cast<int>(std::min(kLanes, small.size())), small.size(), [&](std::size_t i) {
-      DeviceGuard const guard_of_thread(runtime_->index());
-      newest_generation = newest;
-      LaneScope const lane(*runtime_, omp_get_thread_num());
-      work(small[i]);
-    });
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

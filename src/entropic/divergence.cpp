@@ -33,11 +33,9 @@ using SymmetricTables = std::set<std::tuple<void const*, DataType, std::int64_t,
 void require_symmetric(Backend const& backend, MatrixView w, SymmetricTables& known) {
   require(w.rows() == w.columns(), "label_cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
           w.columns());
-  std::int64_t const stride = w.row_stride(), last = (w.rows() - 1) * stride;
-  if (!known.emplace(w.data(), w.type(), w.rows(), stride).second) return;
-  // One read, from the first entry to the last, since reads from a device take time.
-  std::vector<double> const entries = backend.read(VectorView(w.data(), w.type(), last + w.columns(), 1, w.device()));
-  auto const at = [&](std::int64_t i, std::int64_t j) { return entries[to_size(i * stride + j)]; };
+  if (!known.emplace(w.data(), w.type(), w.rows(), w.row_stride()).second) return;
+  std::vector<double> const entries = backend.read(w);
+  auto const at = [&](std::int64_t i, std::int64_t j) { return entries[to_size(i * w.columns() + j)]; };
   for (std::int64_t i = 0; i < w.rows(); ++i) {
     for (std::int64_t j = 0; j < i; ++j) {
       require(!(at(i, j) < at(j, i)) && !(at(i, j) > at(j, i)),  // NaN is refused with the other costs.

@@ -191,9 +191,8 @@ ValidMarginals read_marginals(Backend const& backend, VectorView a, VectorView b
 
 MatrixView on_host(Backend const& backend, MatrixView points, std::vector<double>& memory) {
   if (points.device().type == DeviceType::cpu) return points;
-  std::int64_t const size = (points.rows() - 1) * points.row_stride() + points.columns();
-  memory = backend.read(VectorView(points.data(), points.type(), size, 1, points.device()));
-  return MatrixView(memory.data(), points.rows(), points.columns(), points.row_stride());
+  memory = backend.read(points);
+  return MatrixView(memory.data(), points.rows(), points.columns());
 }
 
 }  // namespace monge

@@ -15,6 +15,7 @@
 #include "entropic/policy/sinkhorn_policy.hpp"
 #include "entropic/report_message.hpp"
 #include "entropic/sinkhorn.hpp"
+#include "seam/values.hpp"
 #include "second_order/newton.hpp"
 #include "second_order/splr.hpp"
 
@@ -36,12 +37,12 @@ class SinkhornRun {
         problem_(problem),
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
-                level(problem.marginals, penalties_of(problem.options)),
-                backend.pass_times(problem.geometry, problem.options.cache_bytes), first_precision(problem.options),
+                level(problem.marginals, penalties_of(problem.options)), times(), first_precision(problem.options),
                 !problem.start.f.empty(), problem.entropic->is_self()) {}
 
   SinkhornStep const& next() const { return policy_.next(); }
-  EntropicOperator& entropic() const { return *problem_.entropic; }
+  /// The operator of sweeps and steps.
+  EntropicOperator& entropic() const { return host_ ? *host_ : *problem_.entropic; }
   SolveOptions const& options() const { return problem_.options; }
   /// The input of a float64 twin.
   OperatorInput twin(double cache_bytes) const {
@@ -51,10 +52,31 @@ class SinkhornRun {
             &entropic()};
   }
 
+  /// Whether Newton's method of this problem runs on the processor of the host. From its first step on an operator
+  /// there takes all sweeps and steps; the operator on the device gets their potentials for each certificate.
+  bool is_for_host() const {
+    SinkhornAction const action = next().action;
+    return action == SinkhornAction::newton ? times().newton_on_host : host_ && action == SinkhornAction::sweep;
+  }
+  bool is_on_host() const { return host_ != nullptr; }
+  /// The input of the operator there, with the geometry that on_host() gives.
+  OperatorInput host_input() {
+    host_geometry_ = on_host(backend_, problem_.geometry, host_copies_);
+    return {host_geometry_, problem_.marginals, {Precision::float64, options().cache_bytes, penalties_of(options())}};
+  }
+  void go_to_host(std::unique_ptr<EntropicOperator> host) {
+    newton_.reset();
+    mixing_.reset();
+    carry_potentials(entropic(), *host);
+    host_ = std::move(host);
+    report().newton_on_host = true;
+  }
+  void give_potentials_back() const { carry_potentials(*host_, *problem_.entropic); }
+
   bool mixes() const { return next().mixing != Mixing::off; }
   /// Uses the operator alone, as keep_best() does.
-  void mix() {
-    if (!mixing_) mixing_ = std::make_unique<AndersonMixing>(backend_, entropic(), problem_.marginals.b);
+  void mix(Backend const& backend) {
+    if (!mixing_) mixing_ = std::make_unique<AndersonMixing>(backend, entropic(), problem_.marginals.b);
     next().mixing == Mixing::start ? mixing_->start() : mixing_->combine();
   }
   void swept(SweepErrors const& errors) {
@@ -99,8 +121,8 @@ class SinkhornRun {
   /// Uses the operator alone; stepped() follows.
   NewtonProgress newton_step() {
     if (!newton_)
-      newton_ = std::make_unique<NewtonMethod>(entropic(), rough_.get(), problem_.marginals, penalties_of(options()),
-                                               options().criterion);
+      newton_ = std::make_unique<NewtonMethod>(entropic(), host_ ? nullptr : rough_.get(), problem_.marginals,
+                                               penalties_of(options()), options().criterion);
     return newton_->advance(next().sweep.eps, next().count);
   }
   void recentre() const {
@@ -117,7 +139,9 @@ class SinkhornRun {
   /// Whether certificates need a float64 twin that does not exist yet.
   bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
-  EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
+  EvaluationStep evaluation() const {
+    return {judge_ ? judge_.get() : problem_.entropic.get(), problem_.entropic.get(), options().eps};
+  }
   void certified(Evaluation value, double seconds) {
     bool const is_balanced = penalties_of(options()).balanced();
     value_loss_ = restore_digits(value, options().eps, report().mean_cost,
@@ -174,11 +198,22 @@ class SinkhornRun {
     judge_.reset();
     mixing_.reset();
     newton_.reset();
+    host_.reset();
     problem_.first = std::move(rough_);
   }
 
  private:
   Report& report() const { return problem_.report; }
+  PassTimes times() const { return backend_.pass_times(problem_.geometry, options().cache_bytes); }
+
+  /// Between operators of a problem on a device and on its host.
+  static void carry_potentials(EntropicOperator const& from, EntropicOperator& to) {
+    for (Side const side : kSides) {
+      std::vector<double> values(to_size(from.size(side)));
+      from.vectors().write(from.potential(side), MutableVectorView(values));
+      to.vectors().read(VectorView(values), to.potential(side));
+    }
+  }
 
   Potentials potentials() const {
     auto const sized = [&](Side side) { return std::vector<double>(to_size(entropic().size(side))); };
@@ -220,6 +255,9 @@ class SinkhornRun {
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
   std::unique_ptr<EntropicOperator> rough_;  // The operator of the sweeps before refined().
+  std::vector<std::vector<double>> host_copies_;
+  Geometry host_geometry_;
+  std::unique_ptr<EntropicOperator> host_;  // Null for a problem on the device.
   std::unique_ptr<NewtonMethod> newton_;
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep,
@@ -258,7 +296,7 @@ void sweep(Backend const& backend, Sweeper& sweeper, Runs const& runs) {
   for (SinkhornRun const* run : runs) {
     if (run->next().recentres) run->recentre();
   }
-  for_each(backend, mixed, [&](std::size_t k) { mixed[k]->mix(); });
+  for_each(backend, mixed, [&](std::size_t k) { mixed[k]->mix(backend); });
   std::vector<SweepStep> steps;
   for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
   sweeper.sweep(steps);
@@ -272,6 +310,45 @@ void step(Backend const& backend, Runs const& runs) {
   for_each(backend, runs, [&](std::size_t k) { progress[k] = runs[k]->newton_step(); });
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->stepped(progress[k]);
 }
+
+/// Sweeps and steps on the processor of the host, up to a certificate or the end.
+class HostRuns {
+ public:
+  explicit HostRuns(Backend const& backend) : backend_(backend) {}
+
+  void run(Runs const& active) {
+    Runs runs, lacking;
+    std::copy_if(active.begin(), active.end(), std::back_inserter(runs), [](auto* run) { return run->is_for_host(); });
+    if (runs.empty()) return;
+    if (!context_) context_ = Context::cpu();
+    Backend const& host = backend_of(*context_);
+    std::vector<OperatorInput> inputs;
+    for (SinkhornRun* run : runs) {
+      if (run->is_on_host()) continue;
+      lacking.push_back(run);
+      inputs.push_back(run->host_input());
+    }
+    std::vector<std::unique_ptr<EntropicOperator>> operators = host.entropic_operators(inputs);
+    for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->go_to_host(std::move(operators[k]));
+    auto const finish = [&](std::size_t k) {
+      std::unique_ptr<Sweeper> const sweeper = host.sweeper();
+      while (runs[k]->is_for_host()) {
+        sweep(host, *sweeper, waiting_for(SinkhornAction::sweep, {runs[k]}));
+        step(host, waiting_for(SinkhornAction::newton, {runs[k]}));
+      }
+    };
+    if (runs[0]->options().progress) {  // It is called on the caller's thread.
+      for (std::size_t k = 0; k < runs.size(); ++k) finish(k);
+    } else {
+      for_each(host, runs, finish);
+    }
+    for (SinkhornRun const* run : runs) run->give_potentials_back();
+  }
+
+ private:
+  Backend const& backend_;
+  std::optional<Context> context_;
+};
 
 void certify(Backend const& backend, Runs const& runs) {
   if (runs.empty()) return;
@@ -311,7 +388,9 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
       active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
   }
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
+  HostRuns host(backend);
   while (!active.empty()) {
+    host.run(active);
     sweep(backend, *sweeper, waiting_for(SinkhornAction::sweep, active));
     step(backend, waiting_for(SinkhornAction::newton, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();

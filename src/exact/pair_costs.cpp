@@ -24,18 +24,8 @@ VectorView line_of(MatrixView matrix, bool transposed, std::int64_t i) {
           matrix.device()};
 }
 
-std::vector<double> rows_of(Backend const& backend, MatrixView matrix) {
-  std::size_t const width = to_size(matrix.columns());
-  std::vector<double> values(to_size(matrix.rows()) * width);
-  for (std::size_t k = 0; k < width; ++k) {
-    std::vector<double> const column = backend.read(line_of(matrix, true, static_cast<std::int64_t>(k)));
-    for (std::size_t i = 0; i < column.size(); ++i) values[i * width + k] = column[i];
-  }
-  return values;
-}
-
 std::vector<double> points_of(Backend const& backend, char const* field, MatrixView view, bool directions) {
-  std::vector<double> points = rows_of(backend, view);
+  std::vector<double> points = backend.read(view);
   std::size_t const d = to_size(view.columns());
   for (std::int64_t i = 0; i < view.rows(); ++i) {
     std::span<double> const row = std::span(points).subspan(to_size(i) * d, d);
@@ -82,7 +72,7 @@ PairCosts::PairCosts(Backend const& backend, Geometry const& geometry) : backend
   x_.labels = labels_of(backend, "labels_x", labels.x, labels.cost.rows());
   y_.labels = labels_of(backend, "labels_y", labels.y, labels.cost.columns());
   std::int64_t const rows = labels.cost.rows(), columns = labels.cost.columns();
-  std::vector<double> const costs = rows_of(backend, labels.cost);
+  std::vector<double> const costs = backend.read(labels.cost);
   label_costs_ = label_costs(MatrixView(costs.data(), rows, columns), labels.weight);
 }
 

@@ -10,14 +10,12 @@
 namespace monge {
 
 DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view, char const* entries) {
-  if (view.rows() == 0 || view.columns() == 0) return DenseMatrix(view.rows(), view.columns());
-  // One read, from the first entry to the last, since reads from a device take time.
-  std::int64_t const size = (view.rows() - 1) * view.row_stride() + view.columns();
-  std::vector<double> const values = backend.read(VectorView(view.data(), view.type(), size, 1, view.device()));
+  std::vector<double> const values = backend.read(view);
   DenseMatrix matrix(view.rows(), view.columns());
+  auto value = values.begin();
   for (std::int64_t i = 0; i < view.rows(); ++i) {
     for (std::int64_t k = 0; k < view.columns(); ++k) {
-      matrix(i, k) = values[to_size(i * view.row_stride() + k)];
+      matrix(i, k) = *value++;
       if (!std::isfinite(matrix(i, k))) throw_not_finite(field, i, k, matrix(i, k), entries);
     }
   }

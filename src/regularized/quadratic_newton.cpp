@@ -12,6 +12,7 @@
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "regularized/regularized_costs.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 namespace {
@@ -219,6 +220,7 @@ bool is_too_small(double weight, RegularizedCosts const& costs, double tolerance
 
 namespace {
 
+/// Goes on from the report of the same problem on the host, if that has been solved.
 void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) {
   Stopwatch const watch;
   auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
@@ -231,26 +233,29 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
   std::vector<double> const u = scaled(run.problem.u), v = scaled(run.problem.v);
   RegularizedReport& report = run.report;
   double const user_weight = scale.range / scale.mass;
+  int const before = report.iterations;
+  bool const was_stopped = report.status == Status::stopped;
   QuadraticSettings settings{
-      options.tolerance, options.criterion, options.iterations, run.problem.p, run.problem.q, u, v, {}};
+      options.tolerance, options.criterion, options.iterations - before, run.problem.p, run.problem.q, u, v, {}};
   settings.observe = [&](QuadraticProgress const& now) {
     double const weight = user_weight * now.weight, seconds = watch.seconds();
     double const size =
         std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64) * scale.gap_unit);
-    report.history.push_back({now.passes, weight, now.residual, std::abs(now.values.gap) / size,
+    report.history.push_back({before + now.passes, weight, now.residual, std::abs(now.values.gap) / size,
                               std::numeric_limits<double>::quiet_NaN(), now.values.active, seconds});
-    return !options.progress || options.progress({now.passes, weight, now.residual, seconds, index});
+    return !was_stopped &&
+           (!options.progress || options.progress({before + now.passes, weight, now.residual, seconds, index}));
   };
   double const target = scale.quadratic(run.problem.terms.quadratic);
   QuadraticNewtonResult const result = solve_quadratic(quadratic, target, settings);
-  report.seconds.iterations = watch.seconds();
+  report.seconds.iterations += watch.seconds();
   RegularizedValues const values = quadratic.evaluate();
-  report.seconds.total = watch.seconds();
+  report.seconds.total += watch.seconds();
   report.seconds.evaluation = report.seconds.total - report.seconds.iterations;
   run.report_values(values);
-  report.iterations = result.last.passes;
-  report.newton_steps = result.last.steps;
-  report.linear_iterations = result.last.linear_iterations;
+  report.iterations += result.last.passes;
+  report.newton_steps += result.last.steps;
+  report.linear_iterations += result.last.linear_iterations;
   report.step = std::numeric_limits<double>::quiet_NaN();
   report.weight = user_weight * result.last.weight;
   RegularizedErrors const errors = run.errors_of(values);
@@ -275,20 +280,62 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
   if (report.status == Status::stopped) report.message = "stopped by the caller";
 }
 
+/// Calls work(k) for each of the problems; in turn if the caller watches.
+void for_each(Backend const& backend, std::span<RegularizedRun* const> runs, RegularizedOptions const& options,
+              std::function<void(std::size_t)> const& work) {
+  std::vector<ProblemSize> sizes;
+  for (RegularizedRun* const one : runs) sizes.push_back({std::ssize(one->problem.p), std::ssize(one->problem.q)});
+  options.progress ? backend.Backend::for_each_step(sizes, work) : backend.for_each_step(sizes, work);
+}
+
+/// Solves the small ones of the problems on the processor of the host. Their own operators then start from the result.
+void run_on_host(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
+                 RegularizedOptions const& options) {
+  std::vector<RegularizedRun*> small;
+  std::vector<std::size_t> index_of;
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    CheckedRegularizedProblem const& problem = runs[k]->problem;
+    // Without a term a start is of no use.
+    if (problem.terms.quadratic == 0 || !backend.pass_times(problem.geometry, 0).newton_on_host) continue;
+    small.push_back(runs[k]);
+    index_of.push_back(to_size(index[k]));
+  }
+  if (small.empty()) return;
+  Context const context = Context::cpu();
+  Backend const& host = backend_of(context);
+  std::vector<std::vector<double>> copies;
+  std::vector<RegularizedRun> twins(small.size());
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    CheckedRegularizedProblem& problem = twins[i].problem = small[i]->problem;
+    problem.geometry = on_host(backend, problem.geometry, copies);
+    problem.terms.mask = on_host(backend, problem.terms.mask, copies);
+    twins[i].report = small[i]->report;
+  }
+  for_each(host, small, options, [&](std::size_t i) {
+    for_problem(index_of[i], [&] {
+      RegularizedInput const input = twins[i].problem.input();
+      twins[i].costs = host.regularized_costs({&input, 1})[0];
+      twins[i].found = host.quadratic_operator(twins[i].costs);
+      run_one(twins[i], static_cast<int>(index_of[i]), options);
+    });
+  });
+  for (std::size_t i = 0; i < small.size(); ++i) {
+    RegularizedRun& run = *small[i];
+    run.report = std::move(twins[i].report);
+    run.report.newton_on_host = true;
+    run.problem.u.resize(run.problem.p.size());
+    run.problem.v.resize(run.problem.q.size());
+    twins[i].found->potentials(run.problem.u, run.problem.v);
+  }
+}
+
 }  // namespace
 
 void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                 RegularizedOptions const& options) {
-  auto const run = [&](std::size_t k) {
-    for_problem(to_size(index[k]), [&] { run_one(*runs[k], index[k], options); });
-  };
-  if (options.progress) {
-    for (std::size_t k = 0; k < runs.size(); ++k) run(k);
-    return;
-  }
-  std::vector<ProblemSize> sizes;
-  for (RegularizedRun* const one : runs) sizes.push_back({one->found->rows(), one->found->columns()});
-  backend.for_each_step(sizes, run);
+  run_on_host(backend, runs, index, options);
+  for_each(backend, runs, options,
+           [&](std::size_t k) { for_problem(to_size(index[k]), [&] { run_one(*runs[k], index[k], options); }); });
 }
 
 }  // namespace monge

@@ -147,6 +147,9 @@ struct PassTimes {
   /// Up to this largest cost, in units of eps, a solve is expected to be no slower in float64 throughout than with
   /// float64 certificates of float32 sweeps.
   double float64_up_to = 0;
+  /// Whether Newton's method is faster on the processor of the host. Gauges of both backends are then the same: a
+  /// potential of one is one of the other.
+  bool newton_on_host = false;
   bool mixes = false;  ///< Whether sweeps are mixed (entropic/policy/anderson.hpp).
   double mixing = 0;   ///< The combination before a mixed sweep and the wait after it.
 };
@@ -165,13 +168,15 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   virtual PassTimes pass_times(Geometry const& geometry, double cache_bytes) const = 0;
   /// Bytes of the arrays in the memory of the device.
   virtual MemoryCount& memory() const = 0;
-  /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Small problems may run in
-  /// parallel, one thread each; the others run in turn.
-  virtual void for_each_step(std::span<ProblemSize const> sizes,
-                             std::function<void(std::size_t)> const& work) const = 0;
+  /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. On the CPU small problems
+  /// run in parallel, one thread each; all others run in turn.
+  virtual void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {
+    for (std::size_t k = 0; k < sizes.size(); ++k) work(k);
+  }
 
-  /// The caller's vector as float64 on the host, waiting for the device if it lies there.
-  virtual std::vector<double> read(VectorView view) const = 0;
+  /// The caller's matrix as float64 on the host, row by row; waits for the device if it lies there.
+  virtual std::vector<double> read(MatrixView view) const = 0;
+  std::vector<double> read(VectorView view) const { return read(as_column(view)); }
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

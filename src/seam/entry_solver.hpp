@@ -1,5 +1,7 @@
-// A preconditioner made of the largest entries of a plan.
+// Approximate solutions of the dual's linear systems, made of the largest entries of a plan.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "seam/vectors.hpp"
@@ -8,12 +10,15 @@ namespace monge {
 
 class PlanEntries;
 
-/// The entries are chosen among this number of the largest of each row.
-inline constexpr std::int64_t kEntryCandidates = 32;
+/// The entries of an EntrySolver are chosen among this number of the largest of each row.
+inline std::int64_t entry_candidates(double per_row, std::int64_t columns) {
+  constexpr double kLeast = 32, kFactor = 4;
+  return static_cast<std::int64_t>(std::min(std::max(kLeast, std::ceil(kFactor * per_row)), double(columns)));
+}
 
 /// An approximate inverse of
-///   S = diag(c) - E^T diag(1/a) E,
-/// where E (n x m) has the entries of a plan at pairs that were chosen once. It preconditions the Schur complement of
+///   B = [ diag(a)  E ; E^T  diag(c) ]   and of its Schur complement   S = diag(c) - E^T diag(1/a) E,
+/// where E (n x m) has the entries of a plan at pairs that were chosen once. S preconditions the Schur complement of
 /// the whole plan. Made by PlanEntries::entry_solver().
 class EntrySolver {
  public:
@@ -23,8 +28,9 @@ class EntrySolver {
   /// E has the entries of `plan`; a (rows) and c (columns) are >= 0. S is positive definite up to rounding. A point
   /// whose a or c is 0 has no entries. Waits.
   virtual void set(PlanEntries& plan, Vector const& a, Vector const& c) = 0;
-  /// A symmetric positive definite map of vectors of the columns, the same from one set() to the next.
-  virtual void solve(Vector const& in, Vector& out) = 0;
+  /// With `rows`: (rows, out) becomes B^-1 (rows, in). Without: out = S^-1 in. Either is a symmetric positive definite
+  /// map, the same from one set() to the next; `out` may be `in`.
+  virtual void solve(Vector* rows, Vector const& in, Vector& out) = 0;
 };
 
 }  // namespace monge

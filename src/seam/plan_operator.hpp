@@ -89,7 +89,7 @@ class PlanEntries {
   /// for a pair of zero weight or infinite cost. O(d) per pair.
   virtual void entries_at(IndexView rows, IndexView columns, MutableVectorView values) = 0;
   /// A solver for the entries, of this plan or others of the same problem, at the pairs of this plan's largest entries
-  /// among the kEntryCandidates largest of each row. They are at most `per_row` a row on average, fewer where set()
+  /// among the entry_candidates() largest of each row. They are at most `per_row` a row on average, fewer where set()
   /// would take long. One pass.
   virtual std::unique_ptr<EntrySolver> entry_solver(double per_row) = 0;
 };

@@ -1,5 +1,8 @@
 #include "seam/values.hpp"
 
+#include <variant>
+
+#include "core/overloaded.hpp"
 #include "geometry/validation.hpp"
 
 namespace monge {
@@ -11,6 +14,23 @@ std::vector<double> read_values(char const* field, Backend const& backend, Vecto
   for (std::size_t i = 0; i < values.size(); ++i)
     require(bounds.contains(values[i]), "{}: entry {} is {}; {} {}", field, i, values[i], must, bounds.text_in_full());
   return values;
+}
+
+MatrixView on_host(Backend const& backend, MatrixView view, std::vector<std::vector<double>>& copies) {
+  if (view.device().type == DeviceType::cpu) return view;
+  copies.push_back(backend.read(view));
+  return {copies.back().data(), view.rows(), view.columns()};
+}
+
+Geometry on_host(Backend const& backend, Geometry geometry, std::vector<std::vector<double>>& copies) {
+  auto const move = [&](MatrixView& view) { view = on_host(backend, view, copies); };
+  std::visit(Overloaded{[&](PointCloud& clouds) {
+                          move(clouds.x);
+                          move(clouds.y);
+                        },
+                        [&](CostMatrix& matrix) { move(matrix.cost); }},
+             geometry);
+  return geometry;
 }
 
 }  // namespace monge

@@ -14,6 +14,7 @@
 
 #include "core/host_device.hpp"
 #include "core/side.hpp"
+#include "core/strided.hpp"
 
 namespace monge {
 
@@ -53,7 +54,8 @@ struct VectorNorms {
 };
 
 /// The operations of solvers on vectors. A call may combine vectors of an operator, its twins and their plans; all
-/// belong to the same side. Only dots(), norms() and write() to host memory wait.
+/// belong to the same side, except that dots() take pairs of either side. Only dots(), norms() and write() to host
+/// memory wait.
 class VectorOperations {
  public:
   VectorOperations(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
@@ -71,9 +73,9 @@ class VectorOperations {
     return vector;
   }
   virtual void read(MatrixView from, Vector& to) const = 0;
-  void read(VectorView from, Vector& to) const { read(as_column<MatrixView>(from), to); }
+  void read(VectorView from, Vector& to) const { read(as_column(from), to); }
   virtual void write(Vector const& from, MutableMatrixView to) const = 0;
-  void write(Vector const& from, MutableVectorView to) const { write(from, as_column<MutableMatrixView>(to)); }
+  void write(Vector const& from, MutableVectorView to) const { write(from, as_column(to)); }
   /// out = the sum of the terms, in their order, in one pass over memory; out may be one of their vectors. At most
   /// kMostTerms terms.
   virtual void combine(std::span<Term const> terms, Vector& out) const = 0;
@@ -109,11 +111,6 @@ class VectorOperations {
 
  private:
   virtual std::unique_ptr<Vector> zeros(std::int64_t rows, std::int64_t width) const = 0;
-
-  template <class Matrix, class View>
-  static Matrix as_column(View const& view) {
-    return Matrix(view.data(), view.type(), view.size(), 1, view.stride(), view.device());
-  }
 
   std::int64_t n_, m_;
 };

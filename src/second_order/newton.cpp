@@ -272,7 +272,7 @@ bool NewtonMethod::find_direction(int most_products) {
             factors.multiply_gram(Side::columns, *inverse_rows_, in, out);
             vectors_.combine({{1, &in, diagonal_.get()}, {-1, &out}}, out);
           },
-      .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
+      .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(nullptr, in, out); },
   };
   ConjugateGradientResult const result = conjugate_gradient(
       vectors_, system, right, *step_,

@@ -14,8 +14,8 @@ class Secant {
  public:
   /// None unless <y, s> > least <y, y>: a smaller curvature may be rounding.
   static std::optional<Secant> of(PairOperations const& pairs, VectorPair s, VectorPair y, double least) {
-    double const ys = pairs.dot(y, s);
-    if (!(ys > least * pairs.dot(y, y))) return std::nullopt;
+    auto const [ys, yy] = pairs.dots({{&y, &s}, {&y, &y}});
+    if (!(ys > least * yy)) return std::nullopt;
     return Secant(pairs, std::move(s), std::move(y), ys);
   }
 

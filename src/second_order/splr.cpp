@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <future>
 #include <initializer_list>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -14,31 +13,30 @@
 #include "core/numbers.hpp"
 #include "second_order/line_search.hpp"
 #include "second_order/secant.hpp"
-#include "second_order/sparse_hessian.hpp"
 #include "second_order/vector_pairs.hpp"
 
 namespace monge {
 namespace {
 
 /// Density at the start of a solve, and the least, as fractions of the largest.
-constexpr double kFirstDensity = 0.1, kLeastDensity = 0.01;
+constexpr double kFirstDensity = 0.3, kLeastDensity = 0.01;
 /// Factors of the density: where the gradient has grown, and elsewhere.
 constexpr double kGrowth = 1.1, kDecay = 0.99;
 /// The least <y, s> / <y, y> (in units of cost / mass) with which a step corrects the matrix.
 constexpr double kLeastCurvature = 1e-6;
 /// A search begins at this multiple of the last step, at most at 1.
 constexpr double kStepGrowth = 1.5;
+/// The least shift of the diagonal of eps B, in units of the mass: float64 then finds B positive definite.
+constexpr double kLeastShift = 10 * kUnitRoundoff;
 /// A candidate's gradient may be larger by this factor than that of the step that it replaces.
 constexpr double kCandidateGradient = 10;
 
 /// The plan at some potentials.
 struct Point {
-  VectorPair marginals;
   VectorPair gradient;  // Gradient of the negative dual: marginals less weights.
   double mass = 0, dual = 0;
-  double value = 0;         // The criterion's value.
-  double l1 = 0, norm = 0;  // Errors of both marginals, in L1 and L2.
-  double l2 = 0;            // 2-norm of `gradient`.
+  double value = 0;       // The criterion's value.
+  double l1 = 0, l2 = 0;  // Norms of the gradient.
 };
 
 /// A possible next iterate: the plan there, the step to it and the rise of minus the dual.
@@ -58,8 +56,8 @@ class Splr {
         eps_(eps),
         options_(options),
         limits_(limits),
-        hessian_(vectors_, marginals),
         weights_(pairs_.make()),
+        diagonal_(pairs_.make()),
         mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
         cost_(std::max(entropic.cost_size().centred_bound, eps)),
         rounding_(kUnitRoundoff * cost_),
@@ -68,10 +66,9 @@ class Splr {
         best_(pairs_.make()) {
     vectors_.read(VectorView(marginals.a), *weights_.of_rows);
     vectors_.read(VectorView(marginals.b), *weights_.of_columns);
-    auto const n = static_cast<double>(hessian_.rows()), m = static_cast<double>(hessian_.columns());
-    double const density = options.density > 0 ? options.density : std::min(1.0, 10 / std::min(n, m));
-    most_pairs_ = density * n * m;
-    wanted_pairs_ = kFirstDensity * most_pairs_;
+    auto const n = static_cast<double>(marginals.a.size()), m = static_cast<double>(marginals.b.size());
+    most_per_row_ = (options.density > 0 ? options.density : std::min(1.0, 10 / std::min(n, m))) * m;
+    check_.per_row = kFirstDensity * most_per_row_;
   }
 
   SplrResult run() {
@@ -100,7 +97,7 @@ class Splr {
  private:
   std::optional<Status> observed() {
     check_.l1_error = point_.l1 / mass_;
-    check_.l2_error = point_.norm / mass_;
+    check_.l2_error = point_.l2 / mass_;
     check_.value = point_.value;
     check_.dual = point_.dual;
     if (limits_.tolerance == 0 || !(best_check_.value <= check_.value)) {
@@ -123,13 +120,7 @@ class Splr {
     // Choosing pairs takes a pass.
     bool const offers = fresh && options_.candidate_sweeps > 0 && check_.passes + 1 < limits_.passes;
     age_ = (age_ + 1) % options_.pattern_reuse;
-    read_hessian(fresh);
-    // The matrix is factored on the host alone, beside the sweeps. These may send messages to other ranks, so they stay
-    // on the thread of the caller.
-    auto const launch = offers ? std::launch::async | std::launch::deferred : std::launch::deferred;
-    std::future<bool> has_factor = std::async(launch, [this] { return factor(); });
-    if (offers) sweep_candidate();
-    if (!has_factor.get()) return Status::precision_limit;
+    set_matrix(fresh);
     VectorPair const direction = descent();
     std::optional<Move> candidate = offers ? std::optional(move_to_candidate()) : std::nullopt;
     std::optional<Move> move = search(direction);
@@ -160,13 +151,6 @@ class Splr {
     ++check_.passes;
   }
 
-  /// Sweeps from the iterate.
-  void sweep_candidate() {
-    int const sweeps = std::min(options_.candidate_sweeps, limits_.passes - check_.passes);
-    check_.passes += sweeps;
-    entropic_.sweep({.eps = eps_}, sweeps);
-  }
-
   void keep_potentials(VectorPair const& to) const {
     for (Side const side : kSides) vectors_.copy(std::as_const(entropic_).potential(side), *to[side]);
   }
@@ -188,53 +172,49 @@ class Splr {
   }
 
   Point evaluate() {
-    Point point{.marginals = pairs_.make(), .gradient = pairs_.make()};
-    Evaluation const value = entropic_.evaluate(eps_, point.marginals.of_rows.get(), point.marginals.of_columns.get());
+    Point point{.gradient = pairs_.make()};
+    Evaluation const value = entropic_.evaluate(eps_, point.gradient.of_rows.get(), point.gradient.of_columns.get());
     ++check_.passes;
-    pairs_.combine({{1, &point.marginals}, {-1, &weights_}}, point.gradient);
+    pairs_.combine({{1, &point.gradient}, {-1, &weights_}}, point.gradient);
     point.mass = value.mass;
     point.dual = value.dual;
     point.value = criterion_value(limits_.criterion, value, eps_, mass_);
     point.l1 = value.row_error + value.column_error;
-    point.norm = value.gradient_norm;
-    point.l2 = std::sqrt(pairs_.dot(point.gradient, point.gradient));
+    point.l2 = value.gradient_norm;
     return point;
   }
 
   // The matrix and the direction.
 
-  /// Reads the matrix at the iterate, for new pairs if `choose`.
-  void read_hessian(bool choose) {
+  /// Makes the matrix eps B of the iterate, with new pairs if `choose`.
+  void set_matrix(bool choose) {
     std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
     if (choose) {
       adapt_density();
-      hessian_.choose_pairs(*plan, std::max<std::int64_t>(1, std::llround(wanted_pairs_)));
-      check_.pairs = hessian_.pairs();
+      entries_ = plan->entries().entry_solver(check_.per_row);
       ++check_.passes;
     }
-    hessian_.set(*plan, point_.marginals);
+    double const shift = std::min(point_.l2 / mass_, options_.shift) * eps_ / cost_;
+    for (Side const side : kSides)
+      vectors_.combine({{1, point_.gradient[side].get()},
+                        {1, weights_[side].get()},
+                        {mass_ * std::max(shift, kLeastShift), nullptr}},
+                       *diagonal_[side]);
+    entries_->set(plan->entries(), *diagonal_.of_rows, *diagonal_.of_columns);
   }
 
   void adapt_density() {
     if (check_.iteration == 1) return;
     bool const worse = last_l2_ < first_l2_ && point_.l2 > last_l2_;
-    wanted_pairs_ = std::clamp(wanted_pairs_ * (worse ? kGrowth : kDecay), kLeastDensity * most_pairs_, most_pairs_);
-  }
-
-  /// Factors eps B, which is positive definite for any shift; the shift grows until float64 finds it so.
-  bool factor() {
-    double shift = std::min(point_.l2 / mass_, options_.shift) * mass_ * eps_ / cost_;
-    for (;; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
-      if (hessian_.factor(shift)) return true;
-      if (!(shift < mass_)) return false;
-    }
+    double const wanted = check_.per_row * (worse ? kGrowth : kDecay);
+    check_.per_row = std::clamp(wanted, kLeastDensity * most_per_row_, most_per_row_);
   }
 
   /// Minus the inverse of the corrected matrix times the gradient.
   VectorPair descent() {
     VectorPair z = pairs_.copy(point_.gradient);
     auto const solve = [&](VectorPair const& values) {
-      hessian_.solve(values);
+      entries_->solve(values.of_rows.get(), *values.of_columns, *values.of_columns);
       pairs_.combine({{eps_, &values}}, values);
     };
     secant_ ? secant_->apply(solve, z) : solve(z);
@@ -244,8 +224,11 @@ class Splr {
 
   // The next iterate.
 
-  /// The move to the potentials that the sweeps have left in the operator.
+  /// The move by sweeps from the iterate, whose potentials the operator has.
   Move move_to_candidate() {
+    int const sweeps = std::min(options_.candidate_sweeps, limits_.passes - check_.passes);
+    check_.passes += sweeps;
+    entropic_.sweep({.eps = eps_}, sweeps);
     keep_potentials(candidate_);
     Move move{evaluate(), pairs_.make(), 0};
     pairs_.combine({{1, &candidate_}, {-1, &iterate_}}, move.step);
@@ -260,16 +243,16 @@ class Splr {
 
   /// Leaves the operator's potentials at the end of the step; none if the direction does not descend in float64.
   std::optional<Move> search(VectorPair const& direction) {
-    LinePoint const start{0, 0, pairs_.dot(point_.gradient, direction)};
+    auto const along = pairs_.dots({{&point_.gradient, &direction}, {&weights_, &direction}});
+    LinePoint const start{0, 0, along[0]};
     if (!(start.slope < 0)) return std::nullopt;
-    double const weighted = pairs_.dot(weights_, direction);
     double at = 0;
     Point trial;
     auto const phi = [&](double step) {
       set_potentials({{1, &iterate_}, {step, &direction}});
       trial = evaluate();
       at = step;
-      return LinePoint{step, rise(trial, step * weighted), pairs_.dot(trial.gradient, direction)};
+      return LinePoint{step, rise(trial, step * along[1]), pairs_.dot(trial.gradient, direction)};
     };
     LinePoint const end =
         wolfe_search(start, std::min(1.0, kStepGrowth * last_step_), phi, {.resolution = rounding_ * mass_}).point;
@@ -295,12 +278,13 @@ class Splr {
   double eps_;
   SplrOptions const& options_;
   SplrLimits const& limits_;
-  SparseHessian hessian_;
   VectorPair weights_;
+  std::unique_ptr<EntrySolver> entries_;  // The inverse of eps B,
+  VectorPair diagonal_;                   // which has this diagonal.
   double mass_;
   double cost_;      // The scale of the costs.
   double rounding_;  // Rounding of the potentials: 2^-53 times cost_ or, if larger, times the potentials of the start.
-  double most_pairs_, wanted_pairs_;
+  double most_per_row_;
 
   VectorPair iterate_, candidate_;
   VectorPair best_;  // The iterate with the least criterion value.

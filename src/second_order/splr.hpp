@@ -1,6 +1,5 @@
 // SPLR: a quasi-Newton method for the dual whose matrix is sparse plus low rank.
 #pragma once
-#include <cstdint>
 #include <functional>
 #include <limits>
 
@@ -18,7 +17,7 @@ struct SplrCheck {
   double l2_error = 0;  ///< The 2-norm of both errors, relative to the same mass.
   double value = 0;     ///< The criterion's value.
   double dual = 0;
-  std::int64_t pairs = 0;  ///< Number of pairs in the sparse part.
+  double per_row = 0;  ///< Pairs a row, on average, that the sparse part may have.
 };
 
 struct SplrLimits {
@@ -47,10 +46,10 @@ bool takes_candidate(SplrEnd const& candidate, SplrEnd const& step);
 /// or, with tolerance 0, the last ones. It is float64, has no penalties and is of two measures (not is_self());
 /// `marginals` are its weights.
 ///
-/// An iteration solves with a sparse matrix, made of some large entries of P and its full marginals and corrected by
-/// the last step as in BFGS, and searches along the direction (docs/math.md, section 16). Every `pattern_reuse`
-/// iterations pairs are chosen anew and their matrix is analysed. Meanwhile Sinkhorn sweeps run. Their end, the
-/// candidate, may become the next iterate. Points of zero weight take no part.
+/// An iteration solves with a sparse matrix (EntrySolver), made of some large entries of P and its full marginals and
+/// corrected by the last step as in BFGS, and searches along the direction (docs/math.md, section 16). Every
+/// `pattern_reuse` iterations pairs are chosen anew, and the end of some Sinkhorn sweeps, the candidate, may become the
+/// next iterate. Points of zero weight take no part.
 ///
 /// Sources: Wang and Qiu, *The Sparse-Plus-Low-Rank Quasi-Newton Method for Entropic-Regularized Optimal Transport*
 /// (2025); cuRegOT (2026) for reuse and candidate.

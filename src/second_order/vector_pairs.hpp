@@ -1,6 +1,9 @@
 // Vectors of all potentials: a part for the rows, and one for the columns.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <initializer_list>
+#include <utility>
 #include <vector>
 
 #include "seam/vectors.hpp"
@@ -32,9 +35,21 @@ class PairOperations {
     combine({{1, &pair}}, result);
     return result;
   }
-  double dot(VectorPair const& first, VectorPair const& second) const {
-    return vectors_->dot(*first.of_rows, *second.of_rows) + vectors_->dot(*first.of_columns, *second.of_columns);
+  /// Waits once.
+  template <std::size_t count>
+  std::array<double, count> dots(std::pair<VectorPair const*, VectorPair const*> const (&pairs)[count]) const {
+    std::array<std::pair<Vector const*, Vector const*>, 2 * count> parts;
+    std::array<double, 2 * count> sums;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      Side const side = kSides[k % 2];
+      parts[k] = {(*pairs[k / 2].first)[side], (*pairs[k / 2].second)[side]};
+    }
+    vectors_->dots(parts, sums);
+    std::array<double, count> result;
+    for (std::size_t k = 0; k < count; ++k) result[k] = sums[2 * k] + sums[2 * k + 1];
+    return result;
   }
+  double dot(VectorPair const& first, VectorPair const& second) const { return dots({{&first, &second}})[0]; }
 
  private:
   VectorOperations const* vectors_;

@@ -159,6 +159,7 @@ TEST_F(SolveProgram, MethodsMeetTheCriterionAndSayWhatTheyTook) {
       bool const steps = method == "newton" || method == "splr";
       EXPECT_TRUE(method == "auto" || (written["newton_steps"].get<int>() > 0) == steps);
       EXPECT_LE(written["newton_iterations"], written["iterations"]);
+      EXPECT_EQ(written["newton_on_host"], false);
       EXPECT_EQ(outcome.out.find("passes") != std::string::npos, written["newton_steps"] > 0) << outcome.out;
       double last = 0;
       for (json const& check : written["history"]) {

@@ -2,6 +2,7 @@
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "oracle/backend_test.hpp"
+#include "oracle/device_memory.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -16,7 +17,7 @@ class BatchLaunches : public BackendTest {
     std::vector<BatchProblem> const batch(count, {problem.geometry(), problem.a, problem.b});
     std::vector<Plan> const plans = solve_batch(context(), batch, options);
     return {counters.allocations - before.allocations, counters.waits - before.waits,
-            counters.batch_launches - before.batch_launches, counters.lanes - before.lanes};
+            counters.batch_launches - before.batch_launches};
   }
 };
 INSTANTIATE_TEST_SUITE_P(, BatchLaunches,
@@ -39,17 +40,29 @@ TEST_P(BatchLaunches, are_those_of_two_problems_whatever_their_number) {
   }
 }
 
-TEST_P(BatchLaunches, of_newtons_method_have_streams_of_their_own) {
+TEST_P(BatchLaunches, of_newtons_method_wait_for_certificates_alone) {
   if (precision() != Precision::float64) GTEST_SKIP() << "Newton's method is in float64";
   Problem const problem = make_problem({60, 50, 3});
   SolveOptions const options{.eps = 0.1, .method = Method::newton, .tolerance = 1e-9};
-  EXPECT_EQ(counts_of(problem, 1, options).lanes, 0);
   Report const report = solve(context(), problem.geometry(), problem.a, problem.b, options).report();
-  EXPECT_GE(counts_of(problem, 20, options).lanes, 20 * report.newton_steps);
+  EXPECT_TRUE(report.newton_on_host);
   EXPECT_GT(report.newton_steps, 0);
+  // On the device each pass of each problem waits. The way to the host and back waits twice, beside reads of inputs.
+  EXPECT_LT(counts_of(problem, 20, options).waits, 20 * report.newton_iterations);
 }
 
-// Memory that one lane frees may have been allocated in the stream of another, and may be what a third needs next.
+TEST_P(BatchLaunches, of_newtons_method_read_costs_from_the_device) {
+  if (precision() != Precision::float64) GTEST_SKIP() << "Newton's method is in float64";
+  Problem const problem = oracle::make_problem({.n = 60, .m = 50, .d = 3, .costs = Costs::random});
+  OnDevice<double> const costs(problem.costs(), 60, 50, 5);
+  SolveOptions const options{.eps_relative = 0.02, .method = Method::newton, .tolerance = 1e-9};
+  Plan const host = solve(context(), problem.geometry(), problem.a, problem.b, options),
+             device = solve(context(), CostMatrix{costs.matrix()}, problem.a, problem.b, options);
+  EXPECT_TRUE(device.report().newton_on_host);
+  EXPECT_EQ(device.f(), host.f());
+  EXPECT_EQ(device.g(), host.g());
+}
+
 TEST_P(BatchLaunches, of_newtons_method_repeat_to_the_bit) {
   if (precision() != Precision::float64) GTEST_SKIP() << "Newton's method is in float64";
   std::vector<Problem> problems;

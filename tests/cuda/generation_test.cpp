@@ -81,24 +81,5 @@ TEST_F(PortableKernels, are_what_a_limit_on_cuda_chooses) {
   EXPECT_EQ(cuda::generation(), before);
 }
 
-/// Newton's method on small problems of a batch runs on threads of its own.
-TEST_F(PortableKernels, are_those_of_cuda_lanes_too) {
-  Context const context = Context::cuda();
-  Backend const& backend = backend_of(context);
-  std::vector<ProblemSize> const sizes(16, {100, 100});
-  auto const generations = [&] {
-    std::vector<Generation> found(sizes.size());
-    backend.for_each_step(sizes, [&](std::size_t k) { found[k] = cuda::generation(); });
-    return found;
-  };
-  Generation const own = cuda::generation();
-  {
-    auto const portable = use_portable_kernels();
-    EXPECT_EQ(generations(), std::vector(sizes.size(), Generation::sm_80));
-  }
-  EXPECT_EQ(generations(), std::vector(sizes.size(), own));
-  EXPECT_EQ(cuda::runtime_of(context).counters().lanes, 32);
-}
-
 }  // namespace
 }  // namespace monge::oracle

@@ -54,9 +54,24 @@ class EntrySolverTest : public OperatorTest {
     VectorOperations const& vectors = plan.vectors();
     auto const in = vectors.make(Side::columns), out = vectors.make(Side::columns);
     vectors.read(VectorView(right), *in);
-    solver.solve(*in, *out);
+    solver.solve(nullptr, *in, *out);
     std::vector<double> result(right.size());
     vectors.write(*out, MutableVectorView(result));
+    return result;
+  }
+  /// The solution for both sides, in place.
+  struct Pair {
+    std::vector<double> rows, columns;
+  };
+  Pair solve(PlanOperator const& plan, EntrySolver& solver, Pair const& right) const {
+    VectorOperations const& vectors = plan.vectors();
+    auto const rows = vectors.make(Side::rows), columns = vectors.make(Side::columns);
+    vectors.read(VectorView(right.rows), *rows);
+    vectors.read(VectorView(right.columns), *columns);
+    solver.solve(rows.get(), *columns, *columns);
+    Pair result = right;
+    vectors.write(*rows, MutableVectorView(result.rows));
+    vectors.write(*columns, MutableVectorView(result.columns));
     return result;
   }
 
@@ -126,6 +141,35 @@ TEST_P(EntrySolverTest, leaves_a_tenth_of_any_right_side_or_less) {
   }
 }
 
+// The columns solve a system with S, which leaves a tenth. The rows follow from them, to the error of a factor
+// (tests/second_order/sparse_factor_test.cpp) or, on CUDA, to a few roundings of each row.
+TEST_P(EntrySolverTest, solves_for_both_sides) {
+  Random random(6);
+  for (auto const& [n, m, per_row] : {std::array<std::int64_t, 3>{1, 1, 1}, {40, 1, 1}, {70, 50, 3}, {5, 600, 2}}) {
+    SCOPED_TRACE(testing::Message() << n << " x " << m << ", " << per_row << " a row");
+    System const system = make_system(n, m, per_row, 0.05, 7);
+    auto const plan = plan_of(system);
+    auto const solver = solver_of(*plan, system);
+    set(*solver, *plan, system);
+    Pair const right{random_vector(n, random), random_vector(m, random)};
+    Pair const found = solve(*plan, *solver, right);
+    std::vector<double> rest = right.rows, schur = right.columns, left = system.apply(found.columns);
+    double size = 0;
+    for (std::int64_t i = 0; i < n; ++i) size += std::sqrt(system.a[i]) * std::abs(found.rows[i]);
+    for (std::int64_t j = 0; j < m; ++j) size += std::sqrt(system.c[j]) * std::abs(found.columns[j]);
+    for (std::int64_t i = 0; i < n; ++i) rest[i] -= system.a[i] * found.rows[i];
+    for (std::size_t k = 0; k < system.entries.size(); ++k) {
+      std::int64_t const i = system.rows[k], j = system.columns[k];
+      rest[i] -= system.entries[k] * found.columns[j];
+      schur[j] -= system.entries[k] * right.rows[i] / system.a[i];
+    }
+    double const gamma = 0x1p-53 * static_cast<double>(3 * (n + m) + 1);
+    for (std::int64_t i = 0; i < n; ++i) EXPECT_NEAR(rest[i], 0, gamma * std::sqrt(system.a[i]) * size) << "row " << i;
+    for (std::int64_t j = 0; j < m; ++j) left[j] = schur[j] - left[j];
+    EXPECT_LE(norm(left, system.c), 0.1 * norm(schur, system.c));
+  }
+}
+
 TEST_P(EntrySolverTest, is_symmetric_and_positive_even_where_the_matrix_is_singular) {
   Random random(2);
   std::int64_t const n = 60, m = 45;
@@ -141,6 +185,12 @@ TEST_P(EntrySolverTest, is_symmetric_and_positive_even_where_the_matrix_is_singu
     EXPECT_GT(dot(x, of_x), 0);
     // A factor of a matrix with condition 1 / least has lost as many digits.
     EXPECT_NEAR(dot(x, of_y), dot(of_x, y), (1e-12 + 1e-15 / std::max(least, 1e-16)) * size);
+    Pair const u{random_vector(n, random), x}, v{random_vector(n, random), y};
+    Pair const of_u = solve(*plan, *solver, u), of_v = solve(*plan, *solver, v);
+    auto const product = [](Pair const& p, Pair const& q) { return dot(p.rows, q.rows) + dot(p.columns, q.columns); };
+    double const size_of_pairs = std::sqrt(product(u, of_u) * product(v, of_v));
+    EXPECT_GT(product(u, of_u), 0);
+    EXPECT_NEAR(product(u, of_v), product(of_u, v), (1e-12 + 1e-15 / std::max(least, 1e-16)) * size_of_pairs);
   }
 }
 
@@ -189,24 +239,27 @@ class GivenEntries final : public PlanEntries {
 
 TEST(EntrySolverOnCpu, is_the_diagonal_where_there_is_no_factor) {
   cpu::EntrySolver solver(2, 3, std::vector<std::int64_t>{0, 1, 1}, std::vector<std::int64_t>{0, 0, 1}, 2);
-  std::vector<double> const a{1, 1}, c{1, 2, 0}, good{0.5, 0.5, 1};
+  std::vector<double> const a{4, 1}, c{1, 2, 0}, good{0.5, 0.5, 1};
   cpu::HostVectorOperations const operations(2, 3);
   VectorOperations const& vectors = operations;
   auto const of_rows = vectors.make(Side::rows), of_columns = vectors.make(Side::columns);
   vectors.read(VectorView(a), *of_rows);
   vectors.read(VectorView(c), *of_columns);
   auto const solve = [&](std::vector<double> const& entries) {
-    std::vector<double> x{1, 1, 1};
-    auto const vector = vectors.make(Side::columns);
+    std::vector<double> x{1, 1, 1}, z{1, 1};
+    auto const vector = vectors.make(Side::columns), rows = vectors.make(Side::rows);
     vectors.read(VectorView(x), *vector);
+    vectors.read(VectorView(z), *rows);
     GivenEntries plan;
     plan.given = entries;
     solver.set(plan, *of_rows, *of_columns);
-    solver.solve(*vector, *vector);
+    solver.solve(rows.get(), *vector, *vector);
     vectors.write(*vector, MutableVectorView(x));
+    vectors.write(*rows, MutableVectorView(z));
+    x.insert(x.end(), z.begin(), z.end());
     return x;
   };
-  std::vector<double> const before = solve(good), diagonal{1, 0.5, 1};
+  std::vector<double> const before = solve(good), diagonal{1, 0.5, 1, 0.25, 1};
   EXPECT_NE(before, diagonal);
   using Limits = std::numeric_limits<double>;
   for (double const bad : {2.0, Limits::infinity(), Limits::quiet_NaN()}) {

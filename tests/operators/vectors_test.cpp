@@ -183,5 +183,19 @@ TEST_P(Vectors, dots_are_sums_of_products) {
   EXPECT_EQ(again[0], dots[0]);
 }
 
+TEST_P(Vectors, dots_take_pairs_of_either_side) {
+  auto const rows = of(random(1)), columns = vectors().make(Side::columns);
+  vectors().read(std::vector<double>{1, -2, 3, 4, 0.5, 0, 7}, *columns);
+  double const square = 1 + 4 + 9 + 16 + 0.25 + 49, of_rows = vectors().dot(*rows, *rows);
+  std::pair<monge::Vector const*, monge::Vector const*> const ways[2][2] = {
+      {{rows.get(), rows.get()}, {columns.get(), columns.get()}},
+      {{columns.get(), columns.get()}, {rows.get(), rows.get()}}};
+  std::vector<double> dots(2);
+  vectors().dots(ways[0], dots);
+  EXPECT_EQ(dots, (std::vector{of_rows, square}));
+  vectors().dots(ways[1], dots);
+  EXPECT_EQ(dots, (std::vector{square, of_rows}));
+}
+
 }  // namespace
 }  // namespace monge::oracle

@@ -92,6 +92,7 @@ def test_a_tolerance_of_0_runs_the_iterations_of_the_method(rng, method):
     x, y, a, b = problem(rng)
     result = monge.solve_sample(x, y, a, b, reg=0.3, tol=0, max_iter=3, method=method)
     assert result.report.status == "completed" and result.report.newton_steps == 3
+    assert not result.report.newton_on_host  # The problem lies there.
 
 
 def test_operators_are_those_of_the_plan(rng):

@@ -500,7 +500,7 @@ TEST(RankRows, NeedACommunicator) {
   }
 }
 
-/// SPLR sweeps while a matrix is factored. MPI may be called on one thread alone.
+/// MPI may be called on one thread alone.
 TEST(Ranks, SendMessagesOnTheThreadOfTheCaller) {
   Problem const problem = make_problem({.n = kN, .m = kM, .d = 3});
   Meeting meeting(2);

@@ -1,11 +1,11 @@
 #include "cpu/second_order/entry_solver.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numbers>
 #include <vector>
 
 #include "core/numbers.hpp"
-#include "second_order/largest_entries.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -29,6 +29,36 @@ std::vector<std::int64_t> places(PointOrders const& orders, Side side, std::span
   return result;
 }
 
+struct LargeEntry {
+  std::int64_t i, j;
+  double value;       // > 0
+  std::size_t order;  // By row, and within a row from the largest down.
+};
+
+/// The k largest entries of each row, without zeros, in order. One pass.
+std::vector<LargeEntry> largest_of_rows(monge::PlanOperator& plan, std::int64_t k) {
+  std::int64_t const n = plan.size(Side::rows);
+  std::vector<std::int64_t> columns(to_size(n * k));
+  std::vector<double> values(columns.size());
+  plan.entries().top_k(Side::rows, {columns.data(), n, k, k}, {values.data(), n, k});
+  std::vector<LargeEntry> entries;
+  for (std::size_t order = 0; order < values.size(); ++order) {
+    if (values[order] > 0)
+      entries.push_back({static_cast<std::int64_t>(order) / k, columns[order], values[order], order});
+  }
+  return entries;
+}
+
+/// Keeps the `count` largest, unsorted. Of equal entries the first in order are kept.
+void keep_largest(std::vector<LargeEntry>& entries, std::size_t count) {
+  if (count >= entries.size()) return;
+  auto const before = [](LargeEntry const& first, LargeEntry const& second) {
+    return first.value != second.value ? first.value > second.value : first.order < second.order;
+  };
+  std::nth_element(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end(), before);
+  entries.resize(count);
+}
+
 }  // namespace
 
 EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
@@ -37,8 +67,7 @@ EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t 
       rows_(rows.begin(), rows.end()),
       columns_(columns.begin(), columns.end()),
       entries_(rows.size()),
-      factor_(n, m, places(orders, Side::rows, rows), places(orders, Side::columns, columns)),
-      of_rows_(to_size(n)) {}
+      factor_(n, m, places(orders, Side::rows, rows), places(orders, Side::columns, columns)) {}
 
 double EntrySolver::pairs() const {
   return factor_.operations() / kOperationsPerPair;
@@ -47,29 +76,33 @@ double EntrySolver::pairs() const {
 void EntrySolver::set(PlanEntries& plan, Vector const& a, Vector const& c) {
   std::int64_t const count = std::ssize(entries_);
   plan.entries_at({rows_.data(), count}, {columns_.data(), count}, MutableVectorView(entries_));
-  diagonal_ = positive(on_host(c).values());
-  has_factor_ = factor_.factor(positive(on_host(a).values()), diagonal_, entries_);
+  a_ = positive(on_host(a).values());
+  c_ = positive(on_host(c).values());
+  has_factor_ = factor_.factor(a_, c_, entries_);
 }
 
-void EntrySolver::solve(Vector const& in, Vector& out) {
+void EntrySolver::solve(Vector* rows, Vector const& in, Vector& out) {
   std::vector<double>& of_columns = on_host(out).values();
   if (&in != &out) of_columns = on_host(in).values();
-  if (has_factor_) {
-    std::fill(of_rows_.begin(), of_rows_.end(), 0.0);
-    factor_.solve(of_rows_, of_columns);
-  } else {
-    for (std::size_t j = 0; j < of_columns.size(); ++j) of_columns[j] /= diagonal_[j];
-  }
+  std::vector<double>& of_rows = rows ? on_host(*rows).values() : of_rows_;
+  if (!rows) of_rows.assign(a_.size(), 0.0);
+  if (has_factor_) return factor_.solve(of_rows, of_columns);
+  std::ranges::transform(of_rows, a_, of_rows.begin(), std::divides<>());
+  std::ranges::transform(of_columns, c_, of_columns.begin(), std::divides<>());
 }
 
 std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row, double pairs,
                                                   PointOrders const& orders) {
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
-  std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
+  std::vector<LargeEntry> found = largest_of_rows(plan, entry_candidates(per_row, m));
   for (;;) {
     keep_largest(found, to_size(per_row * static_cast<double>(n)));
-    Pairs const chosen = pairs_of(found);
-    auto solver = std::make_unique<EntrySolver>(n, m, chosen.rows, chosen.columns, per_row, orders);
+    std::vector<std::int64_t> rows, columns;
+    for (LargeEntry const& entry : found) {
+      rows.push_back(entry.i);
+      columns.push_back(entry.j);
+    }
+    auto solver = std::make_unique<EntrySolver>(n, m, rows, columns, per_row, orders);
     double const passes = solver->pairs() / pairs;
     if (passes <= kMostPasses || per_row <= kFewestPerRow) return solver;
     per_row /= passes <= kFarTooMany * kMostPasses ? std::numbers::sqrt2 : 2;

@@ -1,4 +1,4 @@
-// The preconditioner EntrySolver by a Cholesky factorisation of a system with the largest entries of a plan.
+// The EntrySolver by a Cholesky factorisation of a system with the largest entries of a plan.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,8 +12,8 @@
 
 namespace monge::cpu {
 
-/// S is the Schur complement of [ diag(a) E ; E^T diag(c) ]. Factorising this matrix causes less fill-in than S and is
-/// exact up to rounding. If rounding makes the matrix singular, diag(c) replaces S.
+/// S is the Schur complement of B = [ diag(a) E ; E^T diag(c) ]. Factorising B causes less fill-in than S and is exact
+/// up to rounding. If rounding makes the matrix singular, its diagonal replaces B.
 class EntrySolver final : public monge::EntrySolver {
  public:
   /// Pairs (rows[k], columns[k]) of the caller's points, none twice; vectors have the `orders`.
@@ -23,7 +23,7 @@ class EntrySolver final : public monge::EntrySolver {
   /// The approximate time of set() in times of a pass over one pair.
   double pairs() const;
   void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
-  void solve(Vector const& in, Vector& out) override;
+  void solve(Vector* rows, Vector const& in, Vector& out) override;
 
  private:
   double per_row_;
@@ -31,8 +31,8 @@ class EntrySolver final : public monge::EntrySolver {
   std::vector<double> entries_;
   SparseFactor factor_;
   bool has_factor_ = false;
-  std::vector<double> diagonal_;  // diag(c).
-  std::vector<double> of_rows_;
+  std::vector<double> a_, c_;
+  std::vector<double> of_rows_;  // Memory of solve() without rows.
 };
 
 /// PlanEntries::entry_solver() for a plan of any backend, whose passes take `pairs` pairs.

@@ -60,7 +60,7 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
     DeviceVector& target = potentials_[side_index(side)];
     Weights const& weights = *problem_.weights[side_index(side)];
     std::vector<double> const values =
-        view.empty() ? std::vector<double>(weights.host().size()) : read(problem_.runtime, view);
+        view.empty() ? std::vector<double>(weights.host().size()) : host_copy(*problem_.runtime, as_column(view));
     DeviceArray<double> const source = uploaded(problem_.runtime, values);
     load_vector({source.data(), 1, DataType::float64}, target.size(), 1, problem_.costs->shift(side), target.data(),
                 problem_.runtime->stream());

@@ -92,11 +92,9 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
 }
 
 DeviceRanks const* Costs::sharing_ranks() const {
-  // A gather of short arrays by NCCL, with the kernel before it, takes 15 us. Lanes of small problems send no message.
+  // A gather of short arrays by NCCL, with the kernel before it, takes 15 us.
   constexpr double kLeastNanoseconds = 4e4;
-  bool const pays =
-      std::int64_t{size(Side::rows)} * size(Side::columns) > kMostPairsOfLane && pass_nanoseconds() > kLeastNanoseconds;
-  return pays ? runtime_->ranks() : nullptr;
+  return pass_nanoseconds() > kLeastNanoseconds ? runtime_->ranks() : nullptr;
 }
 
 RankShare Costs::rows_of_rank(Side rows) const {

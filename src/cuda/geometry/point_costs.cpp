@@ -38,7 +38,6 @@ int point_stride(ScoreForm form, int dimension) {
 
 PointCost cost_of(Runtime const& runtime, PointCloud const& clouds) {
   MatrixView const& label_cost = clouds.labels.cost;
-  if (label_cost.device().type == DeviceType::cpu) return PointCost(clouds, label_cost);
   std::vector<double> const copy = host_copy(runtime, label_cost);
   return PointCost(clouds, {copy.data(), label_cost.rows(), label_cost.columns()});
 }

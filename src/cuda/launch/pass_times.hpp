@@ -28,9 +28,12 @@ inline PassTimes pass_times(Geometry const& geometry, DeviceRates const& device)
   double const in_float32 = 18 + millions * of_million;
   double const in_float64 = 20 + millions * slower * std::max(4.7, (is_distance ? 0.24 : 0.12) * d);
   constexpr double kMixing = 35;
+  // A thread of a CPU takes 3 ns for each pair in a pass of Newton's method; a device mostly waits for its host.
+  constexpr std::int64_t kMostPairsOnHost = 1 << 17;
   return {.float64 = in_float64 / in_float32,
           .newton = (200 + 0.65 * in_float64) / in_float32,
           .check = 60 / in_float32,
+          .newton_on_host = rows * columns <= kMostPairsOnHost && !terms_of(geometry).has_labels(),
           .mixes = kMixing < 1.6 * in_float32,
           .mixing = kMixing / in_float32};
 }

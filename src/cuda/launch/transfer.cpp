@@ -10,13 +10,6 @@
 namespace monge::cuda {
 namespace {
 
-/// The vector as a matrix of one column.
-template <class Matrix, class Vector>
-Matrix as_column(Vector const& vector) {
-  return with_data(vector,
-                   [&](auto* data) { return Matrix(data, vector.size(), 1, vector.stride(), vector.device()); });
-}
-
 /// Waits for copies from the caller's memory that may read it after they have returned: from page-locked and managed
 /// memory, and where the device reads all host memory. Other memory has been read.
 void finish_reading(Runtime const& runtime, void const* host) {
@@ -46,7 +39,7 @@ StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<
 }
 
 StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<unsigned char>& staging) {
-  return upload(runtime, as_column<MatrixView>(vector), staging);
+  return upload(runtime, as_column(vector), staging);
 }
 
 void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue) {
@@ -66,22 +59,16 @@ void download(Runtime const& runtime, void const* from, void* to, std::int64_t b
 }
 
 std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
+  if (matrix.device().type == DeviceType::cpu) return values_of(matrix);
   std::vector<double> values(to_size(matrix.rows() * matrix.columns()));
   with_data(matrix, [&]<class T>(T const* data) {
     std::vector<T> raw(values.size());
     std::size_t const width = to_size(matrix.columns()) * sizeof(T);
     MONGE_CUDA_TRY(cudaMemcpy2DAsync(raw.data(), width, data, to_size(matrix.row_stride()) * sizeof(T), width,
-                                     to_size(matrix.rows()), cudaMemcpyDefault, runtime.stream()));
+                                     to_size(matrix.rows()), cudaMemcpyDeviceToHost, runtime.stream()));
     runtime.wait();
     std::copy(raw.begin(), raw.end(), values.begin());
   });
-  return values;
-}
-
-std::vector<double> read(SharedRuntime const& runtime, VectorView view) {
-  if (view.device().type == DeviceType::cuda) return host_copy(*runtime, as_column<MatrixView>(view));
-  std::vector<double> values(to_size(view.size()));
-  read_vector(view, [&](std::int64_t i, double value) { values[to_size(i)] = value; });
   return values;
 }
 
@@ -92,8 +79,7 @@ Output::Output(SharedRuntime const& runtime, MutableMatrixView out) : runtime_(r
                    : StridedView{staging_.data(), out.columns(), out.type()};
 }
 
-Output::Output(SharedRuntime const& runtime, MutableVectorView out)
-    : Output(runtime, as_column<MutableMatrixView>(out)) {}
+Output::Output(SharedRuntime const& runtime, MutableVectorView out) : Output(runtime, as_column(out)) {}
 
 Output::Output(SharedRuntime const& runtime, MutableIndexView out)
     : Output(runtime,

@@ -18,9 +18,7 @@ using SharedRuntime = std::shared_ptr<Runtime const>;
 StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<unsigned char>& staging);
 StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<unsigned char>& staging);
 
-/// The vector as float64 on the host. Waits if it lies on the device.
-std::vector<double> read(SharedRuntime const& runtime, VectorView view);
-/// The matrix as float64 on the host, contiguous. Waits.
+/// The matrix as float64 on the host, contiguous. Waits if it lies on the device.
 std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix);
 
 /// Memory for a kernel's result: the caller's if it lies on the device, else a staging array that finish() copies to

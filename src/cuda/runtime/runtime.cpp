@@ -9,13 +9,6 @@
 #include "cuda/runtime/device_ranks.hpp"
 
 namespace monge::cuda {
-namespace {
-
-/// The lane of this thread and its runtime; null outside of a LaneScope.
-thread_local Runtime const* lane_runtime = nullptr;
-thread_local void* lane_of_thread = nullptr;
-
-}  // namespace
 
 DeviceGuard::DeviceGuard(int index) {
   MONGE_CUDA_TRY(cudaGetDevice(&previous_));
@@ -45,9 +38,9 @@ Runtime::Runtime(CudaOptions const& options, std::shared_ptr<Ranks> ranks)
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
   // The default stream may still be writing inputs in device memory: even cudaMemcpy may return before its last bytes
   // have arrived.
-  lane_ = std::make_unique<Lane>(
-      options.stream ? Stream(static_cast<cudaStream_t>(options.stream)) : Stream(unsigned{cudaStreamDefault}),
-      4 * kMostStaged);
+  stream_ = std::make_unique<Stream>(options.stream ? Stream(static_cast<cudaStream_t>(options.stream))
+                                                    : Stream(unsigned{cudaStreamDefault}));
+  staging_ = PinnedArray<unsigned char>(4 * kMostStaged);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
   if (ranks) ranks_ = std::make_shared<DeviceRanks const>(std::move(ranks));
   if (allocator_.allocate) return;
@@ -60,10 +53,7 @@ Runtime::Runtime(CudaOptions const& options, std::shared_ptr<Ranks> ranks)
   pool.location.id = index_;
   MONGE_CUDA_TRY(cudaMemPoolCreate(&pool_, &pool));
   std::uint64_t keep = UINT64_MAX;
-  cudaError_t code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep);
-  // No lane shall wait for another to reuse its memory.
-  int no = 0;
-  if (code == cudaSuccess) code = cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &no);
+  cudaError_t const code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep);
   if (code != cudaSuccess) {
     cudaMemPoolDestroy(pool_);
     check(code, "cudaMemPoolSetAttribute");
@@ -78,8 +68,8 @@ Runtime::~Runtime() {
   ranks_.reset();
   stagings_.clear();
   if (pool_) cudaMemPoolDestroy(pool_);
-  lanes_.clear();
-  lane_.reset();
+  staging_ = {};
+  stream_.reset();
   capture_stream_.reset();
   cudaSetDevice(previous);
 }
@@ -88,60 +78,29 @@ std::string Runtime::instruction_set() const {
   return "sm_" + std::to_string(capability_);
 }
 
-Runtime::Lane& Runtime::lane() const {
-  return lane_runtime == this ? *static_cast<Lane*>(lane_of_thread) : *lane_;
-}
-
-LaneScope::LaneScope(Runtime const& runtime, int number) : runtime_(runtime) {
-  std::scoped_lock const lock(runtime_.mutex_);
-  auto const index = to_size(number);
-  while (runtime_.lanes_.size() <= index)
-    runtime_.lanes_.push_back(
-        std::make_unique<Runtime::Lane>(Stream(unsigned{cudaStreamNonBlocking}), Runtime::kMostStaged));
-  lane_runtime = &runtime_;
-  lane_of_thread = runtime_.lanes_[index].get();
-  ++runtime_.counters_.lanes;
-}
-
-LaneScope::~LaneScope() {
-  Runtime::Lane& lane = runtime_.lane();
-  cudaStreamSynchronize(lane.stream.get());  // The next call reports an error.
-  lane.staged = 0;
-  lane_runtime = nullptr;
-  for (Runtime::Lane::Released const& released : std::exchange(lane.released, {}))
-    runtime_.release(released.memory, released.bytes, released.stream);
-}
-
 void Runtime::wait() const {
-  {
-    std::scoped_lock const lock(mutex_);
-    ++counters_.waits;
-  }
+  ++counters_.waits;
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream()));
-  lane().staged = 0;
+  staged_ = 0;
   if (ranks_) ranks_->check();
 }
 
 void* Runtime::staging(std::int64_t bytes) const {
-  Lane& lane = this->lane();
   std::int64_t const aligned = (bytes + 15) / 16 * 16;
-  if (lane.staged + aligned > lane.staging.size()) wait();
-  void* const result = lane.staging.data() + lane.staged;
-  lane.staged += aligned;
+  if (staged_ + aligned > staging_.size()) wait();
+  void* const result = staging_.data() + staged_;
+  staged_ += aligned;
   return result;
 }
 
 void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
   bool const is_small = allocator_.allocate && bytes <= kMostOfSmall;
-  bool const cuts = (arena_scopes_ > 0 || is_small) && stream == lane_->stream.get() && lane_runtime != this;
+  bool const cuts = (arena_scopes_ > 0 || is_small) && stream == this->stream();
   return cuts ? cut_from_arena(bytes) : allocate_alone(bytes, stream);
 }
 
 void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
-  {
-    std::scoped_lock const lock(mutex_);
-    ++counters_.allocations;
-  }
+  ++counters_.allocations;
   void* memory = nullptr;
   if (!allocator_.allocate) {
     MONGE_CUDA_TRY(cudaMallocFromPoolAsync(&memory, bytes, pool_, stream));
@@ -157,27 +116,16 @@ void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
 }
 
 void Runtime::release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
-  if (lane_runtime == this) {
-    try {
-      return lane().released.push_back({memory, bytes, stream});
-    } catch (std::bad_alloc const&) {
-      cudaStreamSynchronize(this->stream());  // The end of the scope would wait too.
-    }
-  }
-  {
-    std::scoped_lock const lock(mutex_);
-    auto const* const address = static_cast<unsigned char const*>(memory);
-    auto const piece = std::find_if(arena_.begin(), arena_.end(), [&](ArenaPiece const& candidate) {
-      return std::greater_equal<>()(address, candidate.data) &&
-             std::less<>()(address, candidate.data + candidate.bytes);
-    });
-    if (piece != arena_.end()) {
-      if (--piece->in_use > 0 || (piece->open && arena_scopes_ > 0)) return;
-      memory = piece->data;
-      bytes = piece->bytes;
-      stream = lane_->stream.get();
-      arena_.erase(piece);
-    }
+  auto const* const address = static_cast<unsigned char const*>(memory);
+  auto const piece = std::find_if(arena_.begin(), arena_.end(), [&](ArenaPiece const& candidate) {
+    return std::greater_equal<>()(address, candidate.data) && std::less<>()(address, candidate.data + candidate.bytes);
+  });
+  if (piece != arena_.end()) {
+    if (--piece->in_use > 0 || (piece->open && arena_scopes_ > 0)) return;
+    memory = piece->data;
+    bytes = piece->bytes;
+    stream = this->stream();
+    arena_.erase(piece);
   }
   release_alone(memory, bytes, stream);  // The caller's function may release other memory of this runtime.
 }

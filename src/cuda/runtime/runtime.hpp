@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,16 +98,12 @@ class PinnedArray {
 struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
   std::int64_t batch_launches = 0;  // Kernel launches for many problems.
-  std::int64_t lanes = 0;           // LaneScopes.
 };
 
 class DeviceRanks;
 class Staging;
 
-/// A backend and its operators share a Runtime, so an operator may outlive its context.
-///
-/// One thread works at a time, in the stream, except between wait() and the end of the last LaneScope: there each
-/// thread that has a scope works in a stream of its own.
+/// A backend and its operators share a Runtime, so an operator may outlive its context. One thread works at a time.
 class Runtime {
  public:
   /// The device must exist. With ranks, all make their runtimes within a call.
@@ -124,13 +119,12 @@ class Runtime {
   int float64_ratio() const { return float64_ratio_; }
   std::string instruction_set() const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
-  /// The stream of this thread, which is the one of its lane, if it has a lane.
-  cudaStream_t stream() const { return lane().stream.get(); }
+  cudaStream_t stream() const { return stream_->get(); }
   /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
   /// Memory that calls in stream() may use in turn. Its users own it.
-  std::weak_ptr<void>& scratch() const { return lane().scratch; }
+  std::weak_ptr<void>& scratch() const { return scratch_; }
 
   void wait() const;
   void count_batch_launch() const { ++counters_.batch_launches; }
@@ -155,23 +149,6 @@ class Runtime {
 
  private:
   friend class ArenaScope;
-  friend class LaneScope;
-  /// A stream with page-locked memory for its copies.
-  struct Lane {
-    Lane(Stream&& own, std::int64_t bytes) : stream(std::move(own)), staging(bytes) {}
-    Stream stream;
-    PinnedArray<unsigned char> staging;
-    std::int64_t staged = 0;  // Bytes of `staging` in use.
-    std::weak_ptr<void> scratch;
-    /// Memory to be released after the work of this lane. Its stream may belong to another lane.
-    struct Released {
-      void* memory;
-      std::size_t bytes;
-      cudaStream_t stream;
-    };
-    std::vector<Released> released;
-  };
-  Lane& lane() const;
   /// A large allocation that is cut into small ones, one after the other. It is freed with the last of them; while an
   /// ArenaScope lives, not before the scope ends.
   struct ArenaPiece {
@@ -202,9 +179,10 @@ class Runtime {
   mutable std::vector<ArenaPiece> arena_;
   mutable int arena_scopes_ = 0;
   mutable std::vector<std::unique_ptr<Staging>> stagings_;
-  mutable std::mutex mutex_;  // The lock of counters_, arena_ and lanes_ while threads have lanes.
-  std::unique_ptr<Lane> lane_;
-  mutable std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<Stream> stream_;
+  PinnedArray<unsigned char> staging_;
+  mutable std::int64_t staged_ = 0;  // Bytes of staging_ in use.
+  mutable std::weak_ptr<void> scratch_;
   std::unique_ptr<Stream> capture_stream_;
   std::shared_ptr<DeviceRanks const> ranks_;
 };
@@ -219,20 +197,6 @@ class ArenaScope {
   }
   ArenaScope(ArenaScope const&) = delete;
   ArenaScope& operator=(ArenaScope const&) = delete;
-
- private:
-  Runtime const& runtime_;
-};
-
-/// While a scope lives, this thread works in a stream of its own, beside threads with scopes of other numbers. Inputs
-/// must be complete. The destructor waits for the work, and then releases the memory that it has freed: other streams
-/// may have used it before, so there is no stream in whose order it is free.
-class LaneScope {
- public:
-  LaneScope(Runtime const& runtime, int number);
-  ~LaneScope();
-  LaneScope(LaneScope const&) = delete;
-  LaneScope& operator=(LaneScope const&) = delete;
 
  private:
   Runtime const& runtime_;

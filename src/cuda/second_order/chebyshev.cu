@@ -4,6 +4,8 @@
 //   spread   u = diag(1/a) E d                                             lines: the rows of E
 //   gather   r -= d - diag(1/c) E^T u;  d = kept d + taken r;  x += d      lines: the columns of E
 //
+// For B^-1 (z, w) the right side is v = w - E^T diag(1/a) z, and in the end z = diag(1/a) (z - E x).
+//
 // A group of kSolverLanes threads takes a line, of about 8 entries, and adds its products in an order that depends on
 // the line alone. All data lie in L2, 24 bytes for each entry and step. One launch takes all steps, with two barriers
 // of the grid each, which dominate the time.
@@ -58,7 +60,9 @@ __global__ void __launch_bounds__(kSolverThreads) scale_rows_kernel(EntryScaling
        k += kSolverLanes)
     sum += scaling.rows.value[k] = factor * scaling.entries[k];
   sum = group_sum(sum);
-  if (exists && lane == 0) scaling.shares[i] = sum;
+  if (!exists || lane != 0) return;
+  scaling.shares[i] = sum;
+  scaling.inverse_a[i] = factor;
 }
 
 __global__ void __launch_bounds__(kSolverThreads) scale_columns_kernel(EntryScaling const scaling) {
@@ -76,7 +80,7 @@ __global__ void __launch_bounds__(kSolverThreads) scale_columns_kernel(EntryScal
   sum = group_sum(sum);
   if (!exists || lane != 0) return;
   scaling.sums[j] = sum;
-  scaling.inverse_diagonal[j] = factor;
+  scaling.inverse_c[j] = factor;
 }
 
 /// Calls work(line) with all lanes of a group, for each line of this block.
@@ -89,13 +93,21 @@ __device__ __forceinline__ void for_each_line(int lines, Work const& work) {
 }
 
 __global__ void __launch_bounds__(kSolverThreads) iterate_entries_kernel(EntryIteration const iteration) {
-  auto const& [rows, columns, inverse_diagonal, in, between, right, direction, out, least, steps, arrived] = iteration;
+  auto const& [rows, columns, inverse_a, inverse_c, of_rows, in, between, right, direction, out, least, steps,
+               arrived] = iteration;
   double const centre = (1 + least) / 2, radius = (1 - least) / 2, ratio = centre / radius;
   bool const is_first = threadIdx.x % kSolverLanes == 0;
   int barriers = 0;
+  if (of_rows) {
+    for_each_line(rows.count, [&](int i) {
+      if (i < rows.count && is_first) between[i] = of_rows[i] *= inverse_a[i];
+    });
+    grid_barrier(arrived, ++barriers);
+  }
   for_each_line(columns.count, [&](int j) {
+    double const sum = of_rows ? line_product(columns, j, between) : 0;
     if (j >= columns.count || !is_first) return;
-    right[j] = inverse_diagonal[j] * in[j];
+    right[j] = inverse_c[j] * in[j] - sum;
     direction[j] = out[j] = right[j] / centre;
   });
   double last = 1 / ratio;
@@ -116,6 +128,12 @@ __global__ void __launch_bounds__(kSolverThreads) iterate_entries_kernel(EntryIt
       out[j] += direction[j];
     });
   }
+  if (!of_rows) return;
+  grid_barrier(arrived, ++barriers);
+  for_each_line(rows.count, [&](int i) {
+    double const sum = line_product(rows, i, out);
+    if (i < rows.count && is_first) of_rows[i] -= sum;
+  });
 }
 
 int line_blocks(int lines) {

@@ -20,18 +20,21 @@ struct EntryScaling {
   double const* entries = nullptr;
   double const* a = nullptr;
   double const* c = nullptr;
-  double* inverse_diagonal = nullptr;  // 1/c
+  double* inverse_a = nullptr;
+  double* inverse_c = nullptr;
   double* shares = nullptr;
   double* sums = nullptr;
 };
 void scale_entries(EntryScaling const& scaling, cudaStream_t stream);
 
-/// `steps` steps of the iteration for the right side `in`, from 0. Eigenvalues lie in [least, 1]. `rows`, `columns` and
-/// `inverse_diagonal` come from EntryScaling; `between` has room for a number each row, `right` and `direction` for one
-/// each column.
+/// `steps` steps of the iteration for the right side `in`, or in - E^T diag(1/a) of_rows, from 0; of_rows then becomes
+/// diag(1/a) (of_rows - E out). Eigenvalues lie in [least, 1]. `rows`, `columns` and the inverses come from
+/// EntryScaling; `between` has room for a number each row, `right` and `direction` for one each column.
 struct EntryIteration {
   SparseLines rows, columns;
-  double const* inverse_diagonal = nullptr;
+  double const* inverse_a = nullptr;
+  double const* inverse_c = nullptr;
+  double* of_rows = nullptr;  // Null for zeros that stay.
   double const* in = nullptr;
   double* between = nullptr;
   double* right = nullptr;

@@ -15,7 +15,7 @@ constexpr double kReduction = 0.1, kLeastEigenvalue = 1e-3;
 /// The `per_row` largest entries a row of the plan, on average.
 ChosenEntries largest_entries(SharedRuntime const& runtime, monge::PlanOperator& plan, double per_row) {
   Device const device{DeviceType::cuda, runtime->index()};
-  std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns), k = std::min(m, kEntryCandidates);
+  std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns), k = entry_candidates(per_row, m);
   DeviceArray<std::int64_t> const columns(runtime, n * k);
   DeviceArray<double> const values(runtime, n * k);
   plan.entries().top_k(Side::rows, {columns.data(), n, k, k, device},
@@ -32,7 +32,8 @@ EntrySolver::EntrySolver(SharedRuntime runtime, monge::PlanOperator& plan, doubl
     : runtime_(std::move(runtime)),
       vectors_(runtime_, plan.size(Side::rows), plan.size(Side::columns)),
       per_row_(per_row),
-      inverse_diagonal_(runtime_, plan.size(Side::columns)),
+      inverse_a_(runtime_, plan.size(Side::rows)),
+      inverse_c_(runtime_, plan.size(Side::columns)),
       between_(runtime_, plan.size(Side::rows)),
       direction_(runtime_, plan.size(Side::columns)),
       right_(runtime_, plan.size(Side::columns)),
@@ -60,7 +61,7 @@ void EntrySolver::set(PlanEntries& plan, Vector const& a, Vector const& c) {
     plan.entries_at({pairs_.rows.data(), count, 1, device}, {pairs_.columns.data(), count, 1, device},
                     {entries_.data(), DataType::float64, count, 1, device});
   scale_entries({by_rows(), by_columns(), pairs_.order.data(), entries_.data(), on_device(a).data(),
-                 on_device(c).data(), inverse_diagonal_.data(), between_.data(), right_.data()},
+                 on_device(c).data(), inverse_a_.data(), inverse_c_.data(), between_.data(), right_.data()},
                 runtime_->stream());
   // No row sum of diag(1/c) E^T diag(1/a) E, and so no eigenvalue, exceeds 1 - least.
   least_ = std::clamp(1 - vectors_.norms(right_).largest, kLeastEigenvalue, 1.0);
@@ -68,11 +69,13 @@ void EntrySolver::set(PlanEntries& plan, Vector const& a, Vector const& c) {
   steps_ = least_ < 1 ? static_cast<int>(std::ceil(std::log(2 / kReduction) / (2 * std::sqrt(least_)))) : 0;
 }
 
-void EntrySolver::solve(Vector const& in, Vector& out) {
+void EntrySolver::solve(Vector* rows, Vector const& in, Vector& out) {
   DeviceGuard const guard(runtime_->index());
   iterate_entries({.rows = by_rows(),
                    .columns = by_columns(),
-                   .inverse_diagonal = inverse_diagonal_.data(),
+                   .inverse_a = inverse_a_.data(),
+                   .inverse_c = inverse_c_.data(),
+                   .of_rows = rows ? written(rows) : nullptr,
                    .in = on_device(in).data(),
                    .between = between_.data(),
                    .right = right_.data(),

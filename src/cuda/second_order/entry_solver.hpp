@@ -18,7 +18,7 @@ class EntrySolver final : public monge::EntrySolver {
   EntrySolver(SharedRuntime runtime, monge::PlanOperator& plan, double per_row);
   double per_row() const override { return per_row_; }
   void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
-  void solve(Vector const& in, Vector& out) override;
+  void solve(Vector* rows, Vector const& in, Vector& out) override;
 
  private:
   SparseLines by_rows() const;
@@ -30,7 +30,7 @@ class EntrySolver final : public monge::EntrySolver {
   ChosenEntries pairs_;
   DeviceArray<double> entries_;                     // Row by row.
   DeviceArray<double> row_values_, column_values_;  // Values of by_rows() and by_columns().
-  DeviceArray<double> inverse_diagonal_, between_, direction_;
+  DeviceArray<double> inverse_a_, inverse_c_, between_, direction_;
   DeviceVector right_;
   DeviceArray<unsigned> arrived_;
   double least_ = 1;

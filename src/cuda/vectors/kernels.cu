@@ -41,11 +41,11 @@ __global__ void __launch_bounds__(kVectorThreads)
   if (lane == 0) out[i] = sum;
 }
 
-/// Partial sums of several inner products: partials[k * gridDim.x + block]. Grid reduction_parts(size).
+/// Partial sums of several inner products: partials[k * gridDim.x + block].
 __global__ void __launch_bounds__(kVectorThreads) dots_kernel(DotArguments const arguments) {
   for (int k = 0; k < arguments.count; ++k) {
     double sum = 0;
-    for (int i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); i < arguments.size;
+    for (int i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); i < arguments.size[k];
          i += static_cast<int>(gridDim.x) * kVectorThreads)
       sum += arguments.first[k][i] * arguments.second[k][i];
     double const total = block_sum<kVectorThreads>(sum);
@@ -139,7 +139,7 @@ int reduction_parts(int size) {
 }
 
 void dots(DotArguments const& arguments, cudaStream_t stream) {
-  dots_kernel<<<reduction_parts(arguments.size), kVectorThreads, 0, stream>>>(arguments);
+  dots_kernel<<<arguments.parts, kVectorThreads, 0, stream>>>(arguments);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

@@ -41,11 +41,12 @@ void place_columns(int size, int width, double const* vector, double factor, dou
 int reduction_parts(int size);
 
 struct DotArguments {
-  int size;
   int count;
+  int parts;  // reduction_parts() of the largest size: more parts change no sum.
+  int size[kMostDots];
   double const* first[kMostDots];
   double const* second[kMostDots];
-  double* partials;  // count x reduction_parts(size)
+  double* partials;  // count x parts
 };
 void dots(DotArguments const& arguments, cudaStream_t stream);
 

@@ -95,13 +95,16 @@ void DeviceVectorOperations::dots(std::span<std::pair<Vector const*, Vector cons
                                   std::span<double> out) const {
   if (pairs.empty()) return;
   DeviceGuard const guard(runtime_->index());
-  int const size = on_device(*pairs[0].first).size();
-  int const parts = reduction_parts(size);
-  DotArguments arguments{size, static_cast<int>(pairs.size()), {}, {}, partials(std::ssize(pairs) * parts)};
+  DotArguments arguments{};
+  arguments.count = static_cast<int>(pairs.size());
   for (std::size_t k = 0; k < pairs.size(); ++k) {
+    arguments.size[k] = on_device(*pairs[k].first).size();
+    arguments.parts = std::max(arguments.parts, reduction_parts(arguments.size[k]));
     arguments.first[k] = on_device(*pairs[k].first).data();
     arguments.second[k] = on_device(*pairs[k].second).data();
   }
+  int const parts = arguments.parts;
+  arguments.partials = partials(std::ssize(pairs) * parts);
   cuda::dots(arguments, runtime_->stream());
   std::vector<double> const partials = download(*runtime_, partials_.data(), std::ssize(pairs) * parts);
   for (std::size_t k = 0; k < pairs.size(); ++k) {

@@ -200,7 +200,7 @@ for _ in range(20):
     del cycle
     assert float(monge.solve_sample(x, x + 1, reg=1.0).value) == expected
 small = [torch.randn(200, 8, device="cuda") for _ in range(16)]
-batch = dict(method="newton")  # On threads of its own, each with a stream.
+batch = dict(method="newton")  # Between sweeps on the GPU, on threads of the CPU.
 values = [float(result.value) for result in monge.solve_sample_batch(small, small[::-1], 1.0, **batch)]
 cycle = [monge.solve_sample_batch(small, small, 1.0, **batch)]
 cycle.append(cycle)
