@@ -19,6 +19,8 @@ class WaitingDevice final : public Backend {
     return times;
   }
   Device device() const override { return of_.device(); }
+  Ranks* ranks() const override { return of_.ranks(); }
+  PointOrders orders(EntropicOperator const& entropic) const override { return of_.orders(entropic); }
   DeviceInfo info() const override { return of_.info(); }
   MemoryCount& memory() const override { return of_.memory(); }
   std::vector<double> read(MatrixView view) const override { return of_.read(view); }
