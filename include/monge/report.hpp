@@ -62,13 +62,13 @@ struct Potentials {
 
 /// Argument of a progress callback, at each check.
 struct Progress {
-  int iteration = 0;          ///< Sweeps so far, annealing included.
-  double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
-  double marginal_error = 0;  ///< Measured by the sweep, in its precision; relative like the tolerance.
-  double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
-  StepKind kind = StepKind::sweeps;
-  double seconds = 0;  ///< Time since the solve began.
-  int problem = 0;     ///< Index in a batch, from 0.
+  int iteration = 0;                 ///< Sweeps so far, annealing included.
+  double eps = 0;                    ///< The eps of the last sweep; above the target while annealing.
+  double marginal_error = 0;         ///< Measured by the sweep, in its precision; relative like the tolerance.
+  double relaxation = 1;             ///< omega of the last sweep; 1 is plain Sinkhorn.
+  StepKind kind = StepKind::sweeps;  ///< Of the work since the last check.
+  double seconds = 0;                ///< Time since the solve began.
+  int problem = 0;                   ///< Index in a batch, from 0.
   /// The present potentials, from which another solve may start (SolveOptions::f and g). Only for use in the callback.
   /// If there are points of zero weight it takes a pass, so either all ranks call it or none.
   std::function<Potentials()> potentials = {};
@@ -80,7 +80,7 @@ struct Check {
   double eps;
   double marginal_error;  ///< Measured by the sweep; relative like the tolerance.
   double relaxation;
-  StepKind kind;
+  StepKind kind;  ///< Of the work since the check before.
   Precision precision;
   double gradient_norm;  ///< The 2-norm of the errors of both marginals together, likewise.
   double seconds;        ///< Time since the solve began.

@@ -12,8 +12,8 @@ class PlanEntries;
 
 /// The entries of an EntrySolver are chosen among this number of the largest of each row.
 inline std::int64_t entry_candidates(double per_row, std::int64_t columns) {
-  constexpr double kLeast = 32, kFactor = 4;
-  return static_cast<std::int64_t>(std::min(std::max(kLeast, std::ceil(kFactor * per_row)), double(columns)));
+  double const wanted = std::max(32.0, std::ceil(4 * per_row));
+  return std::min(static_cast<std::int64_t>(wanted), columns);
 }
 
 /// An approximate inverse of

@@ -112,3 +112,10 @@ def test_the_history_of_mixed_sweeps_falls(metric, clusters):
     for last, now in zip(plain, plain[1:]):
         # A first plain sweep after mixed ones may rise by a fraction.
         assert now.eps != last.eps or now.marginal_error <= 1.5 * last.marginal_error
+
+
+def test_splr_ends_where_the_mass_has_no_digits():
+    # Its matrix has no factor at any shift that the mass could round.
+    with pytest.warns(monge.ConvergenceWarning, match="as far as float64 goes"):
+        y = np.array([[-984.0], [-976.0], [1.0], [1.0], [1.0]])
+        monge.solve_sample(np.zeros((1, 1)), y, [8e-310], np.full(5, 1.6e-310), reg=0.1, method="splr", max_iter=20)
