@@ -27,10 +27,6 @@ void visit_label_files(Arguments& arguments, Visit const& visit) {
   visit("label_cost", arguments.label_cost, "costs between classes: classes of x by classes of y");
 }
 
-CostFunction function_of(GeometryArguments const& given) {
-  return given.cost_function.value_or(PointCloud().cost_function);
-}
-
 }  // namespace
 
 void add_point_options(CLI::App& command, GeometryArguments& arguments) {

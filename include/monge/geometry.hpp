@@ -8,7 +8,8 @@ namespace monge {
 
 /// c(x, y), the cost of moving a unit of mass from x to y. All have first and second derivatives by the points; both
 /// are set to 0 for a distance of 0. With p = infinity coordinates that tie for the largest difference get equal parts
-/// of the first derivative.
+/// of the first derivative. Second derivatives are those between the kinks of a p-norm: with p < 2 a coordinate in
+/// which two points agree has none.
 enum class CostFunction {
   sqeuclidean,  ///< |x - y|^2
   euclidean,    ///< |x - y|

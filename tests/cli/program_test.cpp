@@ -375,21 +375,20 @@ TEST_F(SolveProgram, AHessianProductThatFallsShortIsCode3WithResults) {
   expect_refused(solve({"--eps", "0.1", "--hvp-tolerance", "1"}), "hvp_tolerance: is 1; is for hvp");
 }
 
-TEST_F(SolveProgram, EveryCostOfPointsHasFirstDerivatives) {
+TEST_F(SolveProgram, EveryCostOfPointsHasDerivatives) {
   for (auto const name : {"cosine", "euclidean", "p-norm"}) {
     SCOPED_TRACE(name);
-    ASSERT_EQ(solve({"--eps", "0.5", "--cost-function", name, "--gradients"}).code, 0);
+    ASSERT_EQ(solve({"--eps", "0.5", "--cost-function", name, "--gradients", "--hvp", path("x.npy")}).code, 0);
     EXPECT_EQ(std::ssize(numbers("result/grad_a.npy")), 40);
     EXPECT_EQ(std::ssize(numbers("result/grad_b.npy")), 30);
     EXPECT_EQ(numbers("result/grad_x.npy").size(), numbers("x.npy").size());
     EXPECT_EQ(numbers("result/grad_y.npy").size(), numbers("y.npy").size());
     EXPECT_TRUE(report()["gradients"]["distance"].is_number());
+    EXPECT_EQ(report()["hvp"]["status"], "converged");
+    EXPECT_EQ(numbers("result/hvp.npy").size(), numbers("x.npy").size());
     fs::remove_all(path("result"));
-    // Before a file is read.
-    expect_refused(solve({"--eps", "0.5", "--cost-function", name, "--hvp", path("none.npy")}),
-                   std::string("hvp: is given with the cost function ") + name);
   }
-  file("C.csv", "1,2\n3,4\n");
+  file("C.csv", "1,2\n3,4\n");  // Refused before a file is read.
   expect_refused(solve_costs(path("C.csv"), {"--eps", "1", "--hvp", path("none.npy")}), "hvp: is given with cost");
   EXPECT_FALSE(fs::exists(path("result")));
 }

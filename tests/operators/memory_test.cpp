@@ -109,6 +109,29 @@ TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
   }
 }
 
+TEST_P(Memory, of_derivatives_by_points_is_linear_in_their_number) {
+  if (GetParam().costs != Costs::points) return;
+  Context const context = make_context(DeviceType::cpu, 1);
+  auto const bytes_of = [&](std::int64_t n, Costs costs) {
+    Problem const problem = oracle::make_problem({.n = n, .m = n, .d = 3, .costs = costs});
+    Plan const plan = solve(context, problem.geometry(), problem.a, problem.b,
+                            {.eps = 1, .tolerance = 0, .iterations = 3, .precision = precision(), .cache_bytes = 0});
+    std::vector<double> x(n * 3), y(n * 3);
+    PointViews const v{problem.x.view(), problem.y.view()};
+    MutablePointViews const out{{x.data(), n, 3}, {y.data(), n, 3}};
+    cpu::release_free_blocks();
+    std::int64_t const before = malloc_bytes;
+    plan.gradients({.x = out.x, .y = out.y}, {.error_iterations = 0});
+    plan.hessian_product(v, out, {.iterations = 2});
+    return static_cast<double>(malloc_bytes - before);
+  };
+  for (Costs const costs : {Costs::points, Costs::cosine, Costs::euclidean, Costs::p_norm}) {
+    double const small = bytes_of(1000, costs), large = bytes_of(2000, costs);
+    EXPECT_LE(large, 2.2 * small);
+    EXPECT_LT(large, 0.5 * 2000 * 2000 * sizeof(float));
+  }
+}
+
 // The kept scores are most of the memory of this solve.
 TEST_P(Memory, of_kept_scores_is_taken_again) {
   Context const context = make_context(DeviceType::cpu, 1);

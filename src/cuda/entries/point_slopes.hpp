@@ -10,7 +10,7 @@ struct PointMotion {
   double const* own = nullptr;
   double const* far = nullptr;
   int rows = 0, columns = 0;  // Points; padding has no motion.
-  double rate = 0;            // 1 / eps for distances in units of the factor.
+  double rate = 0;            // The factor of the distances over eps.
 
   /// The motion of the rows from `first` on.
   PointMotion from(int first, int dimension) const {
