@@ -392,7 +392,10 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   while (!active.empty()) {
     host.run(active);
     sweep(backend, *sweeper, waiting_for(SinkhornAction::sweep, active));
-    step(backend, waiting_for(SinkhornAction::newton, active));
+    Runs steps = waiting_for(SinkhornAction::newton, active);
+    std::erase_if(steps,
+                  [](SinkhornRun const* run) { return run->is_for_host(); });  // They go there in the next round.
+    step(backend, steps);
     for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();
     certify(backend, waiting_for(SinkhornAction::certify, active));
     refine(backend, waiting_for(SinkhornAction::refine, active));

@@ -96,6 +96,7 @@ TEST(HostNewton, ends_as_a_solve_there_at_potentials_that_the_device_certifies) 
   for (SolveOptions const& options :
        {SolveOptions{.tolerance = 1e-9}, SolveOptions{.tolerance = 1e-9, .criterion = Criterion::gap},
         SolveOptions{.penalty_a = 2, .penalty_b = 3}, SolveOptions{.tolerance = 0, .iterations = 5},
+        SolveOptions{.tolerance = 0, .iterations = 3, .annealing = 1},
         SolveOptions{.tolerance = 1e-9, .certificate = false}, SolveOptions{.iterations = 12}}) {
     SolveOptions newton = options;
     newton.eps_relative = 0.01;
@@ -108,6 +109,9 @@ TEST(HostNewton, ends_as_a_solve_there_at_potentials_that_the_device_certifies) 
       EXPECT_EQ(report.newton_on_host, other.newton_iterations > 0);
       EXPECT_FALSE(other.newton_on_host);
       EXPECT_EQ(report.status, other.status) << other.message;
+      if (options.tolerance == 0) {
+        EXPECT_EQ(report.newton_steps, other.newton_steps);
+      }
       EXPECT_EQ(report.history.back().iteration, report.iterations);
       if (options.certificate) {
         expect_report_matches(report, problems[k], report.eps, actual.potentials[k]);
