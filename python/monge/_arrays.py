@@ -341,7 +341,8 @@ class PyTorch(NumPy):
         return self.module.tensor(value, dtype=getattr(self.module, dtype), device=device)
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
-        return self.module.tensor(values, dtype=getattr(self.module, dtype), device=device)
+        forward = np.array(values, order="C")  # PyTorch takes no negative strides.
+        return self.module.tensor(forward, dtype=getattr(self.module, dtype), device=device)
 
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
         return array.detach().cpu().numpy()  # type: ignore[no-any-return]
