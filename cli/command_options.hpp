@@ -51,7 +51,7 @@ CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value
   return add_option(command, field, value, option_text(value));
 }
 
-/// The name is that of an option, as "--a", or of an argument without dashes.
+/// Adds an option, whose name begins with dashes ("--a"), or an argument, whose name has none ("x"), for a file.
 inline CLI::Option* add_file(CLI::App& command, std::string const& name, std::string& path,
                              std::string const& description) {
   return command.add_option(name, path, description)->type_name("FILE");

@@ -189,10 +189,4 @@ ValidMarginals read_marginals(Backend const& backend, VectorView a, VectorView b
   return read_marginals(backend, {.lines = line_names(shape)}, a, b, shape.rows, shape.columns);
 }
 
-MatrixView on_host(Backend const& backend, MatrixView points, std::vector<double>& memory) {
-  if (points.device().type == DeviceType::cpu) return points;
-  memory = backend.read(points);
-  return MatrixView(memory.data(), points.rows(), points.columns());
-}
-
 }  // namespace monge

@@ -62,7 +62,4 @@ void require_equal_totals(WeightNames names, ValidMarginals const& marginals, do
 ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options,
                                  char const* advice = "; unequal totals need a solve with penalty_a or penalty_b");
 
-/// The points, or their copy in `memory` where they lie on a device.
-MatrixView on_host(Backend const& backend, MatrixView points, std::vector<double>& memory);
-
 }  // namespace monge

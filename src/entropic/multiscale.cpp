@@ -10,6 +10,7 @@
 #include "core/stopwatch.hpp"
 #include "geometry/point_tree.hpp"
 #include "geometry/validation.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 namespace {
@@ -137,12 +138,11 @@ double pairs_of(PointCloud const& clouds) {
   return static_cast<double>(clouds.x.rows()) * static_cast<double>(clouds.y.rows());
 }
 
-/// The stages from the last one to the first.
-std::vector<Stage> stages_of(SinkhornProblem const& problem, MatrixView of_x, MatrixView of_y,
-                             PointOrders const& orders, int threads) {
-  PointCloud const& clouds = clouds_of(problem.geometry);
-  CloudTree const x(of_x, problem.marginals.a, *orders.of[0], threads);
-  CloudTree const y(of_y, problem.marginals.b, *orders.of[1], threads);
+/// The stages from the last one to the first. `clouds`: those of the problem, in host memory.
+std::vector<Stage> stages_of(SinkhornProblem const& problem, PointCloud const& clouds, PointOrders const& orders,
+                             int threads) {
+  CloudTree const x(clouds.x, problem.marginals.a, *orders.of[0], threads);
+  CloudTree const y(clouds.y, problem.marginals.b, *orders.of[1], threads);
   double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
   std::vector<Stage> stages;
   for (double eps = problem.options.eps;; eps *= kFactor) {
@@ -218,10 +218,10 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
   PointCloud const& clouds = clouds_of(problem.geometry);
   if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
   Penalties const penalties = penalties_of(problem.options);
-  std::vector<double> copies[2];
+  std::vector<std::vector<double>> copies;
+  Geometry const on_this_host = on_host(backend, problem.geometry, copies);
   PointOrders const orders = backend.orders(*problem.entropic);
-  std::vector<Stage> stages = stages_of(problem, on_host(backend, clouds.x, copies[0]),
-                                        on_host(backend, clouds.y, copies[1]), orders, host_threads(backend));
+  std::vector<Stage> stages = stages_of(problem, clouds_of(on_this_host), orders, host_threads(backend));
   Stopwatch const watch;
   bool goes_on = true;
   Solved last, before;

@@ -21,6 +21,7 @@
 #include "geometry/points.hpp"
 #include "geometry/validation.hpp"
 #include "plan/plan_state.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 
@@ -177,8 +178,8 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
   bool const is_default = options.method == Method::automatic && options.schedule == Schedule::overrelaxed &&
                           options.annealing < 1 && options.certificate && options.tolerance > 0;
   auto const is_compact_cloud = [&](MatrixView points) {
-    std::vector<double> copy;
-    return is_compact(on_host(backend, points, copy));
+    std::vector<std::vector<double>> copies;
+    return is_compact(on_host(backend, points, copies));
   };
   bool const on_cpu = backend.device().type == DeviceType::cpu;
   return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&

@@ -55,7 +55,8 @@ struct LabelCosts {
 /// `cost` is in host memory. Throws invalid_argument where it is not finite.
 std::shared_ptr<LabelCosts const> label_costs(MatrixView cost, double weight);
 
-/// How a cost with inner products depends on the features of points, without those of labels:
+/// The derivatives, by features, of a cost that is a sum of squares and inner products of features. Features of labels
+/// are left out.
 ///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
 /// where slope_i is the derivative with y at the centre of its cloud, and y'_j = y_j less this centre; d_2 c likewise.
 /// For s |x - y|^2, product = -2 s and curvature = 2 s.

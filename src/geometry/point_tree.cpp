@@ -53,8 +53,8 @@ class Splitter {
     if (2 * q + 1 < tree_.nodes(height - 1)) split_below(height - 1, 2 * q + 1);
   }
 
-  /// Puts the points of the left child of a node before those of the right one. Points of nodes of even height are in
-  /// one array, those of odd height in the other.
+  /// Puts the points of the left child of a node before those of the right one. The two arrays of points alternate:
+  /// nodes of even height have theirs in the first array, nodes of odd height in the second.
   void split(int height, std::int64_t q) {
     std::size_t const begin = to_size(tree_.first_point(height, q)), end = to_size(tree_.first_point(height, q + 1));
     std::size_t const middle = to_size(tree_.first_point(height - 1, 2 * q + 1));
@@ -110,21 +110,24 @@ TileTree::TileTree(std::int64_t size, std::int64_t leaf) : size_(size), leaf_(le
   }
 }
 
+PointOrder order_with(std::vector<std::int64_t> point) {
+  PointOrder order{std::move(point), {}};
+  order.place.resize(order.point.size());
+  for (std::size_t place = 0; place < order.point.size(); ++place)
+    order.place[to_size(order.point[place])] = static_cast<std::int64_t>(place);
+  return order;
+}
+
 PointOrder tree_order(MatrixView points, int threads) {
   TileTree const tree(points.rows(), 1);
-  PointOrder order;
-  order.point.resize(to_size(points.rows()));
-  order.place.resize(to_size(points.rows()));
+  std::vector<std::int64_t> point;
+  point.reserve(to_size(points.rows()));
   with_data(points, [&](auto const* data) {
     Splitter splitter(data, points.row_stride(), points.columns(), tree);
     splitter.split_all(threads);
-    for (std::int64_t place = 0; place < points.rows(); ++place) {
-      std::int64_t const point = splitter.keys()[to_size(place)].point;
-      order.point[to_size(place)] = point;
-      order.place[to_size(point)] = place;
-    }
+    for (Key const& key : splitter.keys()) point.push_back(key.point);
   });
-  return order;
+  return order_with(std::move(point));
 }
 
 std::vector<double> in_order(MatrixView points, PointOrder const& order, int threads) {

@@ -48,6 +48,9 @@ struct PointOrder {
   std::vector<std::int64_t> place;  // The place of each point.
 };
 
+/// The permutation with this point at each place.
+PointOrder order_with(std::vector<std::int64_t> point);
+
 /// The order of the points of each side inside an operator; null where it is the caller's.
 struct PointOrders {
   std::shared_ptr<PointOrder const> of[2];

@@ -7,13 +7,6 @@
 #include "core/parallel.hpp"
 
 namespace monge {
-namespace {
-
-/// The part of a share that pairs of nodes may use up. Their bounds are compared with it one by one, so most of it
-/// stays.
-constexpr double kNodeShare = 0.25;
-
-}  // namespace
 
 TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate const& coordinate)
     : tree_(size),
@@ -165,20 +158,19 @@ class Search {
 
   /// Leaves out the tiles with the smallest bounds, as many as the share allows, by a histogram of the bounds.
   void keep(Candidates const& candidates, double lost) {
-    constexpr int kBins = 128, kBinsOfTwo = 4;
-    std::array<double, kBins> sums{};
+    std::array<double, kBoundBins> sums{};
     double const room = share_ - lost, top = std::log2(share_);
     auto const size = [&](std::size_t k) {
       return candidates.bounds[k] + columns_.log_mass(columns_.tree().index(0, candidates.nodes[k]));
     };
     auto const bin = [&](double bound) {
-      return static_cast<int>(std::min<double>((top - bound) * kBinsOfTwo, kBins - 1));
+      return static_cast<int>(std::min<double>((top - bound) * kBoundBinsOfTwo, kBoundBins - 1));
     };
     for (std::size_t k = 0; k < candidates.nodes.size(); ++k) {
       double const bound = size(k);
       if (bound <= top) sums[to_size(bin(bound))] += std::exp2(bound);
     }
-    int first_out = kBins;
+    int first_out = kBoundBins;
     for (double sum = 0; first_out > 0 && sum + sums[to_size(first_out - 1)] <= room; --first_out)
       sum += sums[to_size(first_out - 1)];
     for (std::size_t k = 0; k < candidates.nodes.size(); ++k) {

@@ -30,6 +30,16 @@ MONGE_HOST_DEVICE inline constexpr std::int64_t fit_scratch(std::int64_t dimensi
   return (dimension + 1) * (dimension + 3);
 }
 
+/// The part of a share that nodes above the tiles may use up. Their bounds are compared with it one by one, so most of
+/// it stays for the tiles.
+inline constexpr double kNodeShare = 0.25;
+/// Bins of the histogram of bounds below the share, and the bins of a factor of two.
+inline constexpr int kBoundBins = 128, kBoundBinsOfTwo = 4;
+/// Tiles that were found at some potentials serve for at most this number of sweeps, while the mean over the mass of
+/// exp(|f_now - f_then| / eps) - 1 is at most kServedMovement; a point adds at most kServedMovementOfPoint.
+inline constexpr int kServedSweeps = 10;
+inline constexpr double kServedMovement = 0.5, kServedMovementOfPoint = 10;
+
 /// Rounding of a model, relative to the size of its terms.
 inline constexpr double kModelRounding = 0x1p-40;
 /// The fraction of its trace that is added to the diagonal of a linear system, which may be singular.
@@ -131,8 +141,8 @@ MONGE_HOST_DEVICE void fit_model(double* model, std::int64_t dimension, std::int
   for (std::int64_t k = 0; k < dimension; ++k) model[kModelOwn + kModelOfCoordinate * k + 2] = solution[k + 1];
 }
 
-/// The model of a node whose box is set, from those of its children: the mean of their slopes, raised to lie above both
-/// models. `second` may be null.
+/// Makes the model of a node from the models of its children. Its slope is the mean of theirs, and its top is raised
+/// until it lies above both. The box of the node is already set. `second` may be null.
 MONGE_HOST_DEVICE inline void join_models(double* model, double const* first, double const* second,
                                           std::int64_t dimension) {
   double const* const children[2] = {first, second};

@@ -288,7 +288,7 @@ void for_each(Backend const& backend, std::span<RegularizedRun* const> runs, Reg
   options.progress ? backend.Backend::for_each_step(sizes, work) : backend.for_each_step(sizes, work);
 }
 
-/// Solves the small ones of the problems on the processor of the host. Their own operators then start from the result.
+/// Solves the small problems on the processor of the host. Their operators on the device then start from the results.
 void run_on_host(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                  RegularizedOptions const& options) {
   std::vector<RegularizedRun*> small;

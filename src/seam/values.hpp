@@ -14,10 +14,10 @@ namespace monge {
 std::vector<double> read_values(char const* field, Backend const& backend, VectorView view, std::int64_t size,
                                 Bounds const& bounds, char const* must);
 
-/// The same numbers in host memory: where they lie, or in `copies`, which keeps those of a device. Waits for the
-/// device.
+/// The matrix in host memory. A matrix on a device is copied, after a wait; `copies` keeps the copy and must outlive
+/// the view.
 MatrixView on_host(Backend const& backend, MatrixView view, std::vector<std::vector<double>>& copies);
-/// The same points or costs, without labels.
+/// The same for the points or the costs of a geometry; labels stay where they lie.
 Geometry on_host(Backend const& backend, Geometry geometry, std::vector<std::vector<double>>& copies);
 
 }  // namespace monge

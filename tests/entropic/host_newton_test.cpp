@@ -1,5 +1,5 @@
-// Newton's method of small problems on the processor of the host: its result is that of a solve there, and the
-// operators of the device certify it and make the plan.
+// Newton's method of small problems of a device runs on the CPU. Its result equals that of a solve on the CPU; the
+// operators of the device certify the result and make the plan.
 #include <thread>
 
 #include "entropic/sinkhorn.hpp"
@@ -9,7 +9,7 @@
 namespace monge::oracle {
 namespace {
 
-/// Operators of the CPU as those of a device whose Newton's method is slow.
+/// A backend of the CPU that says of itself that Newton's method is faster on its host, as a device does.
 class WaitingDevice final : public Backend {
  public:
   explicit WaitingDevice(Backend const& of) : of_(of) {}

@@ -95,7 +95,7 @@ template <class T>
 void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
   if (data_.ordering && count > 0 && !tiles_serve(sweep)) take_tiles(sweep);
   for (int k = 0; k < count; ++k) {
-    // The tiles are those of f after the sweep and of g before it.
+    // The search took f as this sweep leaves it and g as it is before.
     bool const is_first = has_new_tiles_;
     if (is_first) of_tiles_[1] = data_.potential(Side::columns).values();
     one_sweep(sweep);
@@ -110,9 +110,7 @@ void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
 /// sweeps; certificates have tiles of their own.
 template <class T>
 bool EntropicOperator<T>::tiles_serve(Sweep const& sweep) const {
-  constexpr double kMovement = 0.5, kMostOfPoint = 10;
-  constexpr int kSweeps = 10;
-  if (tiles_eps_ != sweep.eps || sweeps_of_tiles_ >= kSweeps) return false;
+  if (tiles_eps_ != sweep.eps || sweeps_of_tiles_ >= kServedSweeps) return false;
   for (Side const side : kSides) {
     SideWeights const& weights = *data_.weights[static_cast<int>(side)];
     std::vector<double> const& now = data_.potential(side).values();
@@ -120,9 +118,10 @@ bool EntropicOperator<T>::tiles_serve(Sweep const& sweep) const {
     double movement = 0;
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (weights.value[i] > 0)
-        movement += weights.value[i] * std::min(std::expm1(std::abs(now[i] - then[i]) / sweep.eps), kMostOfPoint);
+        movement +=
+            weights.value[i] * std::min(std::expm1(std::abs(now[i] - then[i]) / sweep.eps), kServedMovementOfPoint);
     }
-    if (!(movement <= kMovement * weights.total)) return false;
+    if (!(movement <= kServedMovement * weights.total)) return false;
   }
   return true;
 }

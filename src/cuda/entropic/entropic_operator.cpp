@@ -11,6 +11,7 @@
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "cuda/sweep/joined_sums.hpp"
+#include "geometry/tile_model.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -398,8 +399,7 @@ void EntropicOperator::settle(Sweep const& sweep) {
 /// Whether the tiles of earlier sweeps are still right (docs/math.md, section 20). Certificates have tiles of their
 /// own.
 bool EntropicOperator::tiles_serve(Sweep const& sweep) const {
-  constexpr int kSweeps = 10;
-  return tiles_eps_ == sweep.eps && sweeps_of_tiles_ < kSweeps && tiles_->serve(potentials_, sweep.eps);
+  return tiles_eps_ == sweep.eps && sweeps_of_tiles_ < kServedSweeps && tiles_->serve(potentials_, sweep.eps);
 }
 
 void EntropicOperator::take_tiles(Sweep const& sweep) {
@@ -416,7 +416,7 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   if (tiles_ && !tiles_serve(sweep)) take_tiles(sweep);
   bool const has_new_tiles = std::exchange(has_new_tiles_, false), apart = starts_apart(sweep);
   int const alone = has_new_tiles || apart ? 1 : 0;
-  // The tiles are those of f after the next sweep and of g before it.
+  // The search took f as the next sweep leaves it and g as it is before this sweep.
   if (has_new_tiles) tiles_->keep(Side::columns, potentials_[1]);
   if (!apart) settle(sweep);
   launch_sweeps(sweep, alone);

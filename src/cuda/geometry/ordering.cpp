@@ -63,10 +63,7 @@ PointOrders orders_of(Runtime const& runtime, Ordering const& ordering) {
   for (int s : {0, 1}) {
     DeviceArray<int> const& from = *ordering.side[s]->order();
     std::vector<int> const point = download(runtime, from.data(), from.size());
-    PointOrder order{{point.begin(), point.end()}, std::vector<std::int64_t>(point.size())};
-    for (std::size_t place = 0; place < point.size(); ++place)
-      order.place[to_size(point[place])] = static_cast<std::int64_t>(place);
-    result.of[s] = std::make_shared<PointOrder const>(std::move(order));
+    result.of[s] = std::make_shared<PointOrder const>(order_with({point.begin(), point.end()}));
   }
   return result;
 }

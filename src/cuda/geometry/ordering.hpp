@@ -37,15 +37,16 @@ struct Ordering {
 
 /// Orders the points, which are finite.
 std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double share);
-/// With other points on one side, in the order `given`; null: that of a tree.
+/// The ordering of a problem whose points on one side were replaced. The new points get the order `given`, or that of
+/// their tree where it is null.
 std::shared_ptr<Ordering const> ordering_at(SharedRuntime const& runtime, Ordering const& ordering, Costs const& costs,
                                             Side side, PointOrder const* given);
 /// The same order for costs that pack the same points in another precision.
 std::shared_ptr<Ordering const> twin_ordering(SharedRuntime const& runtime, Ordering const& ordering,
                                               Costs const& costs);
-/// Copies on the host. Waits.
+/// The orders of both sides, copied to the host. Waits.
 PointOrders orders_of(Runtime const& runtime, Ordering const& ordering);
-/// The order of one side to itself.
+/// The ordering of the problem that transports one side to itself.
 std::shared_ptr<Ordering const> self_ordering(Ordering const& ordering, Side side);
 
 }  // namespace monge::cuda

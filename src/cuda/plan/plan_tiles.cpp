@@ -99,14 +99,12 @@ void PlanTiles::find(Potentials const& potentials, Sweep const& sweep) {
 void PlanTiles::keep(Side side, DeviceVector const& potential) {
   DeviceArray<double>& kept = kept_[side_index(side)];
   if (kept.size() != potential.size()) kept = DeviceArray<double>(problem_.runtime, potential.size());
-  MONGE_CUDA_TRY(cudaMemcpyAsync(kept.data(), potential.data(), to_size(kept.bytes()), cudaMemcpyDeviceToDevice,
-                                 problem_.runtime->stream()));
+  combine({potential.size(), 1, {{1, potential.data(), nullptr}}, kept.data()}, problem_.runtime->stream());
 }
 
 bool PlanTiles::serve(Potentials const& potentials, double eps) const {
-  constexpr double kMovement = 0.5, kMostOfPoint = 10;
   if (movement_.size() == 0) movement_ = DeviceArray<double>(problem_.runtime, 2 * kMovementParts);
-  MovementArguments arguments{{}, eps, kMostOfPoint, movement_.data()};
+  MovementArguments arguments{{}, eps, kServedMovementOfPoint, movement_.data()};
   for (int s : {0, 1})
     arguments.side[s] = {potentials[s].size(), problem_.weights[s]->weight(), potentials[s].data(), kept_[s].data()};
   find_movement(arguments, problem_.runtime->stream());
@@ -114,7 +112,7 @@ bool PlanTiles::serve(Potentials const& potentials, double eps) const {
   for (int s : {0, 1}) {
     auto const begin = parts.begin() + s * kMovementParts;
     double const movement = std::accumulate(begin, begin + kMovementParts, 0.0);
-    if (!(movement <= kMovement * problem_.weights[s]->total())) return false;
+    if (!(movement <= kServedMovement * problem_.weights[s]->total())) return false;
   }
   return true;
 }

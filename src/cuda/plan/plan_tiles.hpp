@@ -36,8 +36,10 @@ class PlanTiles {
   ListedTiles listed_[2];
   DeviceArray<unsigned char> memory_;
   double* models_[2] = {};
-  double* of_tiles_[2] = {};     // For each tile a bound of what its rows lack at
-  DeviceArray<double> plus_[2];  // these potentials, which are near the transforms of the other side's.
+  // The potentials for which the tiles were searched, near the transforms of the other side's, and for each tile an
+  // upper bound of the sum that a row of it lacks at them.
+  DeviceArray<double> plus_[2];
+  double* of_tiles_[2] = {};
   DeviceArray<double> kept_[2];
   mutable DeviceArray<double> movement_;
 };

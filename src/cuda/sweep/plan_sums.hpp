@@ -11,7 +11,7 @@ struct PlanSums {
   SideSums side;
   /// Terms of <C', P>.
   CompensatedSum costs;
-  /// Bounds of what the marginals lack.
+  /// Sum of upper bounds of the mass that the marginal of each point lacks.
   CompensatedSum left_out;
 
   MONGE_HOST_DEVICE void add(PlanSums const& other) {

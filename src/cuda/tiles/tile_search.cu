@@ -21,11 +21,6 @@ constexpr int kMostDimensions = kLargestDifferenceDimension;
 constexpr int kSearchWarps = 4, kSearchThreads = 32 * kSearchWarps;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-/// The part of a share that words may use up. Their bounds are compared with it one by one, so most of it stays.
-constexpr double kWordShare = 0.25;
-/// The histogram of bounds below the share, in quarters of a factor of two.
-constexpr int kBins = 128, kBinsOfTwo = 4;
-
 template <class T>
 void boxes_of_tiles(OrderedPoints const& points, double* boxes, cudaStream_t stream) {
   auto const* const data = static_cast<T const*>(points.points);
@@ -191,16 +186,18 @@ __global__ void __launch_bounds__(kSearchThreads) near_kernel(SearchArguments co
 }
 
 __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments const arguments) {
-  __shared__ unsigned histograms[kSearchWarps][kBins];
+  __shared__ unsigned histograms[kSearchWarps][kBoundBins];
   start_next_kernel();
   wait_for_previous_kernel();
   RowOfSearch const row(arguments);
   if (!row.exists()) return;
   unsigned* const histogram = histograms[threadIdx.x / 32];
-  for (int k = row.lane; k < kBins; k += 32) histogram[k] = 0;
+  for (int k = row.lane; k < kBoundBins; k += 32) histogram[k] = 0;
   __syncwarp();
-  double const top = log2(arguments.share), least_of_word = log2(kWordShare * arguments.share / arguments.total);
-  auto const bin = [&](double size) { return static_cast<int>(fmin((top - size) * kBinsOfTwo, kBins - 1.0)); };
+  double const top = log2(arguments.share), least_of_word = log2(kNodeShare * arguments.share / arguments.total);
+  auto const bin = [&](double size) {
+    return static_cast<int>(fmin((top - size) * kBoundBinsOfTwo, kBoundBins - 1.0));
+  };
   // Calls visit(word, size of the lane's tile) for each word that is not left out; the bound of the others.
   auto const for_words = [&](auto&& visit) {
     double lost = 0;
@@ -221,11 +218,11 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
     if (size <= top && size > -kInfinity) atomicAdd(histogram + bin(size), 1u);
   });
   __syncwarp();
-  int first_out = kBins;
+  int first_out = kBoundBins;
   double const room = arguments.share - lost;
   for (double sum = 0; first_out > 0; --first_out) {
     // Each member of a bin is at most its upper end.
-    sum += histogram[first_out - 1] * exp2(top - static_cast<double>(first_out - 1) / kBinsOfTwo);
+    sum += histogram[first_out - 1] * exp2(top - static_cast<double>(first_out - 1) / kBoundBinsOfTwo);
     if (!(sum <= room)) break;
   }
   for (int w = row.lane; w < arguments.bits.words; w += 32) row.bits()[w] = 0;

@@ -56,8 +56,9 @@ void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
 /// Both get the pairs that are in either. `columns` may be `rows`.
 void join_bits(TileBits const& rows, int row_tiles, TileBits const& columns, int column_tiles, cudaStream_t stream);
 
-/// What the marginals of the points of a side may lack: weight_i of_tile exp((potential_i - plus_i) / eps), where
-/// of_tile is what the tile's rows lack at the potential `plus`. All but of_tiles by the caller's numbers.
+/// Upper bounds of the mass that the marginals of a side lack: weight_i of_tile exp((potential_i - plus_i) / eps). The
+/// number of_tile bounds the sum that a row of the tile lacks at the potential `plus`. Arrays of points have the
+/// caller's order; of_tiles has a number for each tile.
 struct LackArguments {
   OrderedPoints points;
   double const *of_tiles, *weight, *potential, *plus;
