@@ -274,7 +274,7 @@ void launch(void (*kernel)(SearchArguments), SearchArguments const& arguments, c
 }
 
 /// Block (k, side) sums the k-th part of each kMovementParts of the points.
-__global__ void __launch_bounds__(kVectorThreads) movement_kernel(MovementArguments const arguments) {
+__global__ void __launch_bounds__(kVectorThreads) movement_kernel(__grid_constant__ MovementArguments const arguments) {
   start_next_kernel();
   wait_for_previous_kernel();
   int const side = static_cast<int>(blockIdx.x) / kMovementParts, part = static_cast<int>(blockIdx.x) % kMovementParts;

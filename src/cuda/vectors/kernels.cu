@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kVectorThreads)
 }
 
 /// Partial sums of several inner products: partials[k * gridDim.x + block].
-__global__ void __launch_bounds__(kVectorThreads) dots_kernel(DotArguments const arguments) {
+__global__ void __launch_bounds__(kVectorThreads) dots_kernel(__grid_constant__ DotArguments const arguments) {
   for (int k = 0; k < arguments.count; ++k) {
     double sum = 0;
     for (int i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); i < arguments.size[k];
