@@ -111,20 +111,20 @@ TEST(NewtonChoiceTest, a_warm_start_needs_few_sweeps_to_show_that_it_pays) {
   }
 }
 
-TEST(NewtonChoiceTest, mixed_sweeps_show_their_rate_early) {
-  // 15 passes take as long as 75 float32 sweeps, or 50 mixed ones.
+TEST(NewtonChoiceTest, mixed_sweeps_show_their_rate_in_35) {
+  // 30 passes take as long as 150 float32 sweeps, or 100 mixed ones.
   PassTimes const times{.float64 = 2, .newton = 5, .mixes = true, .mixing = 0.5};
   NewtonChoice const choice(SolveOptions{.eps = 1}, times);
-  for (double const foreseen : {40.0, 60.0}) {
+  for (double const foreseen : {90.0, 110.0}) {
     ErrorTrend trend;
-    for (int k = 1; k <= 17; ++k) {
-      double const error = 1e-6 * std::pow(10, 3 * (1 + (17 - k) / foreseen));
+    for (int k = 1; k <= 37; ++k) {
+      double const error = 1e-6 * std::pow(10, 3 * (1 + (37 - k) / foreseen));
       trend.add(k, {{.eps = 1}, {error, error}, true});
-      if (k <= 15) {
+      if (k <= 35) {
         EXPECT_FALSE(choice.pays(trend, 2e-6, Precision::float32)) << k;
       }
     }
-    EXPECT_EQ(choice.pays(trend, 2e-6, Precision::float32), foreseen > 50);
+    EXPECT_EQ(choice.pays(trend, 2e-6, Precision::float32), foreseen > 100);
   }
 }
 
