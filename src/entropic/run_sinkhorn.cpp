@@ -314,8 +314,6 @@ void step(Backend const& backend, Runs const& runs) {
 /// Sweeps and steps on the processor of the host, up to a certificate or the end.
 class HostRuns {
  public:
-  explicit HostRuns(Backend const& backend) : backend_(backend) {}
-
   void run(Runs const& active) {
     Runs runs, lacking;
     std::copy_if(active.begin(), active.end(), std::back_inserter(runs), [](auto* run) { return run->is_for_host(); });
@@ -346,7 +344,6 @@ class HostRuns {
   }
 
  private:
-  Backend const& backend_;
   std::optional<Context> context_;
 };
 
@@ -388,7 +385,7 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
       active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
   }
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
-  HostRuns host(backend);
+  HostRuns host;
   while (!active.empty()) {
     host.run(active);
     sweep(backend, *sweeper, waiting_for(SinkhornAction::sweep, active));
