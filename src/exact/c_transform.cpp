@@ -20,11 +20,25 @@
 #include "core/out_of_memory.hpp"
 #include "entropic/input.hpp"
 #include "exact/hard_transform.hpp"
+#include "geometry/point_cost.hpp"
+#include "geometry/points.hpp"
 #include "geometry/validation.hpp"
 #include "seam/values.hpp"
 
 namespace monge {
 namespace {
+
+/// A search by trees pays from this many pairs and up to this many dimensions, on a CPU.
+constexpr double kManyPairs = 1 << 22;
+constexpr std::int64_t kMostDimensions = 5;
+
+bool trees_serve(Backend const& backend, Geometry const& geometry) {
+  CostTerms const terms = terms_of(geometry);
+  Shape const shape = shape_of(geometry);
+  return terms.function == CostFunction::sqeuclidean && !terms.has_labels() && shape.dimension <= kMostDimensions &&
+         static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
+         backend.device().type == DeviceType::cpu && backend.ranks() == nullptr;
+}
 
 double unit_of(double range) {
   require(std::isfinite(range), "costs: are up to {} above the least; must be finite", range);
@@ -40,9 +54,39 @@ HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, M
   shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
   shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
   entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
+  if (!trees_serve(backend, geometry)) return;
+  PointCloud const clouds = clouds_of(geometry);
+  std::vector<double> const origin = centre_of("x", clouds.x, {});
+  points_[0].emplace(clouds.x, origin, clouds.scale, host_threads(backend));
+  points_[1].emplace(clouds.y, origin, clouds.scale, host_threads(backend));
+  std::vector<double> box(to_size(box_size(shape_of(geometry).dimension)));
+  std::int64_t const d = shape_of(geometry).dimension;
+  join_boxes(box.data(), points_[0]->box(), points_[1]->box(), d);
+  double square = 0;
+  for (std::int64_t k = 0; k < d; ++k) square += 4 * box[to_size(d + k)] * box[to_size(d + k)];
+  largest_cost_ = clouds.scale * square;
 }
 
 std::vector<double> HardTransform::nearest(Side side, std::vector<double> potential, MutableIndexView indices) {
+  return std::isfinite(largest_cost_) ? nearest_by_tree(side, potential, indices)
+                                      : nearest_by_pass(side, std::move(potential), indices);
+}
+
+std::vector<double> HardTransform::nearest_by_tree(Side side, std::vector<double> const& potential,
+                                                   MutableIndexView indices) {
+  bool const by_rows = side == Side::rows;
+  std::vector<double> const &own = by_rows ? weights_.a : weights_.b, &others = by_rows ? weights_.b : weights_.a;
+  double largest = largest_cost_;
+  for (std::size_t j = 0; j < potential.size(); ++j) {
+    if (others[j] > 0) largest = std::max(largest, largest_cost_ + std::abs(potential[j]));
+  }
+  rounding_ = 0x1p-50 * largest;
+  std::vector<double> least(own.size());
+  points_[by_rows ? 1 : 0]->nearest(*points_[by_rows ? 0 : 1], own, potential, others, indices, least);
+  return least;
+}
+
+std::vector<double> HardTransform::nearest_by_pass(Side side, std::vector<double> potential, MutableIndexView indices) {
   VectorOperations const& vectors = entropic_->vectors();
   bool const by_rows = side == Side::rows;
   std::vector<double> const& own = by_rows ? shift_of_rows_ : shift_of_columns_;

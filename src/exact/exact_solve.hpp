@@ -79,8 +79,8 @@ class ExactSolve {
   /// The pairs of a plan, which become candidates, and those of the dustbin with the rest of the mass of points.
   std::vector<Arc> pairs_of(ExactPlan const& plan);
 
-  /// Options of the first entropic solve.
-  SolveOptions start_options(int sweeps);
+  /// Options of an entropic solve near this problem.
+  SolveOptions start_options(double eps, int sweeps);
 
   /// Penalties of entropic problems near this one.
   double entropic_penalty(double penalty, double eps) const { return is_partial(options_) ? 4 * eps : penalty; }
@@ -100,9 +100,9 @@ class ExactSolve {
   /// little, and f is found anew from g.
   std::vector<double> g_of(Plan const& plan, std::vector<double> const& b, double fall) const;
 
-  /// Every stride-th point of both clouds anneals alone. Sets eps to its last, and g to the largest that its f allow.
-  /// Returns whether some of these points have mass on both sides.
-  bool set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g);
+  /// Every stride-th point of both clouds anneals alone, if some of these have mass on both sides. Sets eps to its last
+  /// and, unless the method is multiscale, g to the largest that its f allow.
+  void set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g);
 
   /// Appends the largest entries of each row and column. Returns a typical difference of the reduced costs of a point's
   /// first and last candidate: the mean over the rows times the mean over the columns, under a root. The geometric mean

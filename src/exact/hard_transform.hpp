@@ -1,11 +1,13 @@
-// Pairs of least cost less a potential: the c-transform and its nearest neighbours, in float64 by one pass over all
-// pairs.
+// Pairs of least cost less a potential: the c-transform and its nearest neighbours, in float64, by one pass over all
+// pairs or, for many points in few dimensions, by a tree.
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "core/numbers.hpp"
+#include "exact/point_search.hpp"
 #include "seam/backend.hpp"
 
 namespace monge {
@@ -30,7 +32,12 @@ class HardTransform {
   VectorOperations const& vectors() const { return entropic_->vectors(); }
 
  private:
+  std::vector<double> nearest_by_pass(Side side, std::vector<double> potential, MutableIndexView indices);
+  std::vector<double> nearest_by_tree(Side side, std::vector<double> const& potential, MutableIndexView indices);
+
   std::unique_ptr<EntropicOperator> entropic_;
+  std::optional<PointSearch> points_[2];  // Of each side, where trees serve.
+  double largest_cost_ = kInfinity;       // Then a bound of all costs.
   Marginals weights_;
   std::vector<double> shift_of_rows_, shift_of_columns_;
   double rounding_ = 0;

@@ -8,6 +8,7 @@
 #include <monge/entropic.hpp>
 #include <monge/solver.hpp>
 
+#include "entropic/sinkhorn.hpp"
 #include "geometry/points.hpp"
 
 namespace monge {
@@ -61,7 +62,7 @@ void ExactSolve::take_all_pairs(std::vector<double> const& g) {
   simplex_.add(finite(std::move(arcs)));
   bool const sweeps = !costs_.is_sparse() && n_ * m_ > kQuick;
   auto const swept = [&] {
-    return monge::solve(context_, *geometry_, reachable_.a, reachable_.b, start_options(kQuickSweeps)).g();
+    return monge::solve(context_, *geometry_, reachable_.a, reachable_.b, start_options(first_eps(), kQuickSweeps)).g();
   };
   start(!g.empty() ? g : sweeps ? swept() : filled(m_, 0), first_pairs());
 }
@@ -100,14 +101,18 @@ std::vector<Arc> ExactSolve::pairs_of(ExactPlan const& plan) {
   return pairs;
 }
 
-SolveOptions ExactSolve::start_options(int sweeps) {
-  SolveOptions options{.eps = first_eps(),
+SolveOptions ExactSolve::start_options(double eps, int sweeps) {
+  SolveOptions options{.eps = eps,
                        .method = Method::sinkhorn,
                        .tolerance = kStartError,
                        .iterations = sweeps,
                        .certificate = false,
                        .cache_bytes = kStartCache,
                        .progress = [&](Progress const&) { return goes_on(); }};
+  Backend const& backend = backend_of(context_);
+  // Entries of CUDA plans take all pairs.
+  if (backend.device().type == DeviceType::cpu && truncation_of(backend, *geometry_, {.eps = options.eps}) > 0)
+    options.method = Method::multiscale;
   options.penalty_a = entropic_penalty(options_.penalty_a, options.eps);
   options.penalty_b = entropic_penalty(options_.penalty_b, options.eps);
   return options;
@@ -142,10 +147,11 @@ std::vector<double> ExactSolve::g_of(Plan const& plan, std::vector<double> const
 }
 
 void ExactSolve::take_entropic_candidates() {
-  SolveOptions options = start_options(kStartSweeps);
+  SolveOptions options = start_options(first_eps(), kStartSweeps);
   std::vector<double> f, g;
   std::int64_t const stride = std::min(n_, m_) / kCoarse;
-  if (stride > 1 && !costs_.may_forbid() && set_coarse_start(stride, options, g)) {
+  if (stride > 1 && !costs_.may_forbid()) set_coarse_start(stride, options, g);
+  if (!g.empty()) {
     f.assign(to_size(n_), 0);  // A sweep begins with f.
     options.f = f;
     options.g = g;
@@ -156,7 +162,7 @@ void ExactSolve::take_entropic_candidates() {
   take(std::move(near.candidates), g_of(near.plan, reachable_.b, near.eps));
 }
 
-bool ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g) {
+void ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, std::vector<double>& g) {
   auto const some_weights = [&](std::vector<double> const& weights) {
     std::vector<double> some;
     for (std::size_t i = 0; i < weights.size(); i += to_size(stride)) some.push_back(weights[i]);
@@ -166,29 +172,25 @@ bool ExactSolve::set_coarse_start(std::int64_t stride, SolveOptions& options, st
   };
   auto const has_mass = [](double weight) { return weight > 0; };
   Marginals const weights{some_weights(reachable_.a), some_weights(reachable_.b)};
-  if (std::ranges::none_of(weights.a, has_mass) || std::ranges::none_of(weights.b, has_mass)) return false;
+  if (std::ranges::none_of(weights.a, has_mass) || std::ranges::none_of(weights.b, has_mass)) return;
   PointCloud const some_rows = every(clouds_of(*geometry_), Side::rows, stride);
   PointCloud const some = every(some_rows, Side::columns, stride);
 
   Annealed const coarse = annealed(some, weights, options);
+  options.eps = coarse.eps;
+  if (options.method == Method::multiscale) return;  // Its own coarse clouds are a better start.
   HardTransform transform(backend_of(context_), some_rows, {weights.a, filled(m_, 1)});
   std::vector<std::int64_t> nearest(to_size(m_));
   g = transform.nearest(Side::columns, coarse.plan.f(), {nearest.data(), m_, 1, 1});
-  options.eps = coarse.eps;
-  return true;
 }
 
 void ExactSolve::take_candidates_near(WarmStart const& warm) {
-  double const eps = first_eps() / 256;
+  SolveOptions options = start_options(first_eps() / 256, kQuickSweeps);
+  options.f = warm.f;
+  options.g = warm.g;
   std::vector<Arc> arcs;
-  Plan const plan = plan_of(context_, *geometry_, reachable_.a, reachable_.b,
-                            {.eps = eps,
-                             .penalty_a = entropic_penalty(options_.penalty_a, eps),
-                             .penalty_b = entropic_penalty(options_.penalty_b, eps),
-                             .cache_bytes = kStartCache,
-                             .f = warm.f,
-                             .g = warm.g});
-  candidates_of(plan, eps, arcs);
+  Plan const plan = plan_of(context_, *geometry_, reachable_.a, reachable_.b, options);
+  candidates_of(plan, options.eps, arcs);
   take(std::move(arcs), plan.g());
 }
 
