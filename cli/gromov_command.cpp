@@ -88,14 +88,17 @@ void print_summary(GromovRun const& run, GromovReport const& report, DeviceChoic
   print_line("value", fmt::format("{:.9g}", report.value));
   if (run.r > 0) print_line("", fmt::format("{:.9g} within, {:.9g} of features", report.quadratic, report.linear));
   print_line("lower bound", fmt::format("{:.9g}, of all plans without entropy", report.lower_bound));
+  if (report.problems > 0)
+    print_line("", fmt::format("a gap of {:.2g} after {} exact problems", report.gap, report.problems));
   print_line("stationarity", fmt::format("{:.3g}", report.stationarity));
   print_line("marginal error", fmt::format("{:.3g}", report.marginal_error));
   for (GromovStart const& start : report.starts)
     print_line(&start == &report.starts.front() ? "starts" : "",
                fmt::format("{:.9g} from {}{}", start.value, name(start.kind),
                            start.finished ? "" : fmt::format(", given up after {} steps", start.iterations)));
-  print_line("seconds", fmt::format("{:.3f} (bounds {:.3f}, steps {:.3f})", run.read_seconds + report.seconds.total,
-                                    report.seconds.bounds, report.seconds.steps));
+  print_line("seconds", fmt::format("{:.3f} (bounds {:.3f}, steps {:.3f}, branch and bound {:.3f})",
+                                    run.read_seconds + report.seconds.total, report.seconds.bounds,
+                                    report.seconds.steps, report.seconds.partition));
   print_line("written", written);
 }
 

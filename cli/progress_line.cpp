@@ -49,8 +49,9 @@ void ProgressLine::show(ExactProgress const& progress) {
 
 void ProgressLine::show(GromovProgress const& progress) {
   if (!is_due(progress.seconds)) return;
-  print(fmt::format("start {:3}   step {:4}   value {:.6g}   change {:.2e}   {:.1f} s", progress.start,
-                    progress.iteration, progress.value, progress.change, progress.seconds));
+  print(fmt::format("start {:3}   step {:4}   value {:.6g}   change {:.2e}   lower bound {:.6g}   {:.1f} s",
+                    progress.start, progress.iteration, progress.value, progress.change, progress.lower_bound,
+                    progress.seconds));
 }
 
 void ProgressLine::show(std::string_view work) {

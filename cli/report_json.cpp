@@ -178,6 +178,8 @@ Json report_json(GromovRun const& run, GromovOptions const& options, GromovRepor
   json["entropy"] = report.entropy;
   json["alpha"] = report.alpha;
   json["lower_bound"] = report.lower_bound;
+  json["gap"] = report.gap;
+  json["problems"] = report.problems;
   json["stationarity"] = report.stationarity;
   json["change"] = report.change;
   json["marginal_error"] = report.marginal_error;
@@ -194,6 +196,7 @@ Json report_json(GromovRun const& run, GromovOptions const& options, GromovRepor
   json["seconds"] = {{"read", run.read_seconds},
                      {"bounds", report.seconds.bounds},
                      {"steps", report.seconds.steps},
+                     {"partition", report.seconds.partition},
                      {"total", run.read_seconds + report.seconds.total}};
   json["problem"] = {{"n", run.n}, {"m", run.m}, {"p", run.p}, {"q", run.q}, {"r", run.r}, {"files", run.files}};
   Json& given = json["options"] = Json::object();

@@ -6,10 +6,10 @@
 // the plan is exact.
 //
 // E is not convex. A solve descends from several starts and ends where no step lowers the objective: at a local
-// optimum. The report has a lower bound of the global optimum. Each step solves a linear problem. The cost of a pair is
-// the dot product of two vectors, which have min(p, q) + 1 coordinates, and r more for features. Memory is therefore
-// O((n + m) (p + q)). docs/math.md, section 21. Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020;
-// Rioux, Goldfeld, Kato 2023.
+// optimum. The report has a lower bound of the global optimum, which in few dimensions meets it (GromovOptions::gap).
+// Each step solves a linear problem. The cost of a pair is the dot product of two vectors, which have min(p, q) + 1
+// coordinates, and r more for features. Memory is therefore O((n + m) (p + q)). docs/math.md, section 21. Sources:
+// Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux, Goldfeld, Kato 2023.
 //
 // For matrices C (n x n) and D (m x m), E(P) = sum_ijkl (C_ik - D_jl)^2 P_ij P_kl, and M is any matrix. Memory is then
 // O(n^2 + m^2 + n m). E need not be concave, so a step may end within a segment between two plans.
@@ -51,11 +51,16 @@ enum class GromovStartKind {
   descriptors,  ///< The exact plan between the distributions of the distances from each point.
   axes,         ///< The principal axes of both clouds, with one choice of their signs.
   random,       ///< A random rotation between the clouds.
+  partition,    ///< A better plan that branch and bound has met (GromovOptions::gap).
 };
 constexpr auto names_of(GromovStartKind) {
   using enum GromovStartKind;
-  return std::to_array<Named<GromovStartKind>>(
-      {{given, "given"}, {product, "product"}, {descriptors, "descriptors"}, {axes, "axes"}, {random, "random"}});
+  return std::to_array<Named<GromovStartKind>>({{given, "given"},
+                                                {product, "product"},
+                                                {descriptors, "descriptors"},
+                                                {axes, "axes"},
+                                                {random, "random"},
+                                                {partition, "partition"}});
 }
 
 /// Two clouds, each in a space of its own, and features of their points in a common one.
@@ -76,9 +81,10 @@ struct GromovMatrices {
 /// Argument of a progress callback.
 struct GromovProgress {
   int start = 0;                                           ///< Index of the start.
-  int iteration = 0;                                       ///< Steps of all starts so far.
+  int iteration = 0;                                       ///< Steps of all starts and `problems` so far.
   double value = std::numeric_limits<double>::infinity();  ///< The least objective so far, approximately.
   double change = 1;                                       ///< GromovReport::change of the last step.
+  double lower_bound = 0;                                  ///< GromovReport::lower_bound so far.
   double seconds = 0;                                      ///< Time since the solve began.
 };
 
@@ -105,6 +111,13 @@ struct GromovOptions {
   int starts = 0;
   int seed = 0;  ///< Seed of the random rotations, >= 0.
   Precision precision = Precision::automatic;
+  /// A finite number asks for the global optimum: after the searches, branch and bound over the cross moment raises the
+  /// lower bound and goes on from better plans until value - lower_bound <= gap value, or until both differ by
+  /// rounding. Each of its steps is an exact problem: some 100 for curves in the plane and a gap of 0.01, up to 10^5 in
+  /// space. Needs points, eps = 0, and dimensions (ranks of the clouds) whose product is at most 9. > 0.
+  double gap = std::numeric_limits<double>::infinity();
+  /// Branch and bound also ends when the solve has taken this time; the status is then iteration_limit. > 0.
+  double seconds = std::numeric_limits<double>::infinity();
 
   /// A first start (p x q): the cross moment sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as in
   /// Gromov::cross_moment. For matrices the plan itself (n x m).
@@ -129,6 +142,10 @@ void visit_gromov_options(Options& options, Visitor&& visit) {
   visit(Field{"starts", at_least(0), "number of starts; 1: the product plan; 0: all but random ones"}, options.starts);
   visit(Field{"seed", at_least(0), "of the random starts"}, options.seed);
   visit(Field{"precision", OneOf<Precision>(), "arithmetic of the sweeps; tf32 is for CUDA only"}, options.precision);
+  visit(
+      Field{"gap", kPositiveOrInfinite, "(value - lower bound) / value at which branch and bound ends; infinity: none"},
+      options.gap);
+  visit(Field{"seconds", kPositiveOrInfinite, "time of the solve at which branch and bound ends"}, options.seconds);
 }
 
 /// The end of one start.
@@ -153,9 +170,11 @@ struct GromovReport {
   /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method.
   double entropy = 0;
   /// A lower bound of the minimum of alpha E + (1 - alpha) <M, .> over all plans, whatever the start, and so of the
-  /// objective with entropy. The larger of two bounds: one by norms and principal moments (for matrices by means and
-  /// norms) and, where `starts` includes descriptors, one by descriptors.
+  /// objective with entropy. The largest of these bounds: one by norms and principal moments (for matrices by means and
+  /// norms), where `starts` includes descriptors one by descriptors, and with `gap` that of branch and bound.
   double lower_bound = 0;
+  double gap = 0;             ///< (value - lower_bound) / |value|, 0 where the value is 0.
+  std::int64_t problems = 0;  ///< Exact problems of branch and bound.
   /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
   /// last step has lowered the objective by at least this much. For matrices with eps it is eps KL(Q | P) of the last
   /// two plans Q and P. Without eps it is the Frank-Wolfe gap: no plan lowers the linearised objective by more. NaN by
@@ -169,7 +188,7 @@ struct GromovReport {
   int best = 0;               ///< Index of the start that led to the plan.
   std::vector<GromovStart> starts;
   struct {
-    double bounds = 0, steps = 0, total = 0;
+    double bounds = 0, steps = 0, partition = 0, total = 0;
   } seconds;
 };
 

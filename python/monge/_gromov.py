@@ -430,7 +430,7 @@ def _run(
         return GromovResult(clouds, linear, report, made.cross_moment(clouds.x.shape[1]), kind, made)
 
     def text(state: _core.GromovProgress) -> str:
-        value = "" if math.isinf(state.value) else f"value {state.value:.6g}, "
+        value = "" if math.isinf(state.value) else f"value {state.value:.6g} >= {state.lower_bound:.6g}, "
         return f"{value}change {state.change:.1e}"
 
     try:
@@ -477,7 +477,7 @@ def solve_gromov_sample(
     E(P) = sum_ijkl (|x_i - x_k|^2 - |y_j - y_l|^2)^2 P_ij P_kl,  M_ij = |s_i - t_j|^2
 
     is POT's ``solve_gromov(dist(X_a, X_a), dist(X_b, X_b), dist(s, t))``. E is not convex: the result is a local optimum,
-    the best one from several starts, with a bound of its distance to the global one.
+    the best one from several starts, with a bound of its distance to the global one. With `gap` it is the global optimum.
 
     Args:
         X_a, X_b: Points (n x p) and (m x q).
@@ -495,6 +495,11 @@ def solve_gromov_sample(
             to 4096 points), and all signs of up to three principal axes. Further starts are random rotations, drawn by
             `seed`.
         plan_init: A plan to start from instead: an array (n x m), or a result. Only its cross moment matters.
+        gap: Asks for the global optimum, without `reg`: branch and bound goes on until (value - lower_bound) / value is at
+            most this. The product of the dimensions of both clouds may be up to 9. 100 points in the plane take some 0.1 s
+            for 0.01, in space from 1 s to minutes.
+        seconds: The time of the solve at which branch and bound ends, by default never; the status is then
+            "iteration_limit".
         unbalanced, unbalanced_type: Must be None: marginals cannot be relaxed.
         n_threads: Threads on the CPU, by default one for each core.
         max_iter: The largest number of steps of a start (1000). The library's name is `iterations`.
@@ -503,14 +508,14 @@ def solve_gromov_sample(
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`GromovProgress`, and stops the solve by
             returning False.
-        options: `alpha`, `method`, `starts` and the others of :class:`monge.GromovOptions`.
+        options: `alpha`, `method`, `starts`, `gap` and the others of :class:`monge.GromovOptions`.
 
     Returns:
         :class:`GromovResult`. A solve that does not converge has a status and makes a :class:`ConvergenceWarning`.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: Relaxed marginals, other metrics.
+        NotImplementedError: Relaxed marginals, other metrics, `gap` in too many dimensions.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     >>> import monge, numpy as np
@@ -585,6 +590,7 @@ def solve_gromov(
         symmetric: No effect: the entries show it.
         plan_init: As for :func:`solve_gromov_sample`; of other matrices all of the plan matters.
         verbose: True shows a bar, as `progress` does.
+        gap: As for :func:`solve_gromov_sample`, where the matrices are squared distances.
 
     Other arguments are as for :func:`solve_gromov_sample`.
 

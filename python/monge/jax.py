@@ -1,5 +1,5 @@
-"""Monge for JAX: transport, the Sinkhorn divergence, regularised transport and the projection, with derivatives for
-jax.grad, jax.jit and jax.vmap.
+"""Monge for JAX: transport, the Sinkhorn divergence, Gromov-Wasserstein transport, regularised transport and the
+projection, with derivatives for jax.grad, jax.jit and jax.vmap.
 
 All work is done on the host, for any device of JAX; within jax.jit by a callback. Shapes and dtypes are those of the
 inputs. Arguments that are known while JAX traces a call are checked then, so their errors are Python's own.
@@ -23,6 +23,7 @@ from . import _core
 from ._costs import LABELS, split_costs
 from ._divergence import PARTS, STARTS, arrays_of_start
 from ._divergence import sinkhorn_divergence as monge_divergence
+from ._gromov import solve_gromov, solve_gromov_sample
 from ._names import CLOUDS, MATRIX, REGULARIZED, calls
 from ._problem import (
     Reg,
@@ -37,7 +38,15 @@ from ._projection import project_with, projection_options
 from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
 from ._solve import run
 
-__all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport", "transport_of_costs"]
+__all__ = [
+    "gromov",
+    "gromov_of_matrices",
+    "project",
+    "regularized_transport",
+    "sinkhorn_divergence",
+    "transport",
+    "transport_of_costs",
+]
 
 
 def __dir__() -> list[str]:
@@ -136,7 +145,8 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 
 
 _Given = dict[str, Any]
-"""The arguments that have derivatives, by their letters: points x and y or costs c, and weights a and b."""
+"""The arguments that have derivatives, by their letters: points x and y with features s and t, or costs c, and weights a
+and b; of Gromov-Wasserstein transport of matrices x is Ca, y is Cb and s is M."""
 
 
 def _found(
@@ -145,6 +155,8 @@ def _found(
     """The value, and a function that makes its gradients by arguments of these letters, on the host. `others`: labels
     of x and y, their costs, and the potentials of a warm start."""
     *labels, start = others
+    if loss in _GROMOV:
+        return _found_of_gromov(loss, given, start, options)
     if "c" in given:
         return _found_of_costs(given, start, options)
     x, y, a, b = (given[letter] for letter in "xyab")  # JAX sorts the keys of a dictionary.
@@ -171,6 +183,31 @@ def _found_of_costs(given: _Given, start: Any, options: _Options) -> tuple[float
         return by | ({"c": result.plan} if "c" in wanted else {})
 
     return result.report.dual, differentiate
+
+
+@calls(X_a="x", X_b="y")
+def _found_of_gromov(loss: str, given: _Given, start: Any, options: _Options) -> tuple[float, Callable[[str], Any]]:
+    solve, names = _GROMOV[loss]
+    result = solve(**{names[letter]: v for letter, v in given.items()}, plan_init=start, **dict(options))
+
+    def differentiate(wanted: str) -> Any:
+        by = dict(vars(result.gradients()))
+        if by["x"] is None:  # The matrices were solved as points.
+            plan, c, d, alpha = result.plan, given["x"], given["y"], result.report.alpha
+            row, column = plan.sum(1), plan.sum(0)
+            by["x"] = 2 * alpha * (c * np.outer(row, row) - plan @ d @ plan.T)
+            by["y"] = 2 * alpha * (d * np.outer(column, column) - plan.T @ c @ plan)
+            by["s"] = (1 - alpha) * plan
+        return by
+
+    return float(result.value), differentiate
+
+
+_GROMOV: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {
+    "gromov": (solve_gromov_sample, {"x": "X_a", "y": "X_b", "s": "s", "t": "t", "a": "a", "b": "b"}),
+    "gromov_of_matrices": (solve_gromov, {"x": "Ca", "y": "Cb", "s": "M", "a": "a", "b": "b"}),
+}
+"""The solver of a function, and the names of its arguments."""
 
 
 def _solve(given: _Given, others: Any, *, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
@@ -406,6 +443,113 @@ def sinkhorn_divergence(
     """
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
     return _loss("sinkhorn_divergence", x, y, a, b, metric, potentials_init, unbalanced, numbers, options)
+
+
+# Gromov-Wasserstein transport.
+
+
+def _check_gromov(loss: str, letters: str, options: _Options) -> None:
+    """Solves a problem of one pair."""
+    of_letter = {letter: np.ones(1) if letter in "ab" else np.ones((1, 1)) for letter in letters}
+    _found_of_gromov(loss, of_letter, None, options)
+
+
+def _gromov_of(loss: str, given: _Given, plan_init: Any, named: dict[str, Any], options: dict[str, Any]) -> Any:
+    n, m = len(given["x"]), len(given["y"])
+    start = _floating("plan_init", getattr(plan_init, "plan", plan_init))
+    _require_shape("plan_init", start, (n, m))
+    translated = tuple(_known({name: v for name, v in (named | options).items() if v is not None}).items())
+    _check(_check_gromov, loss, "".join(letter for letter, v in given.items() if v is not None), translated)
+    others = (None, None, None, None if start is None else jax.lax.stop_gradient(start))
+    return _transport(given, others, loss, (), translated)
+
+
+@calls(X_a="x", X_b="y")
+def gromov(
+    x: Any,
+    y: Any,
+    s: Any = None,
+    t: Any = None,
+    a: Any = None,
+    b: Any = None,
+    *,
+    reg: float | None = None,
+    reg_type: str = "entropy",
+    max_iter: int | None = None,
+    tol: float | None = None,
+    plan_init: Any = None,
+    **options: Any,
+) -> Any:
+    """The value of :func:`monge.solve_gromov_sample`, with its first derivatives by points, features and weights.
+
+    Args:
+        x, y: Points (n x p) and (m x q).
+        s, t: Features (n x r) and (m x r); both or neither.
+        a, b: Weights (n) and (m), by default uniform.
+        reg: The weight of the entropy; None: exact plans. Derivatives by weights are then one-sided.
+        reg_type, max_iter, tol, options: As for :func:`monge.solve_gromov_sample`.
+        plan_init: A start: a plan (n x m) or a :class:`monge.GromovResult`. The value has no derivative by it.
+
+    Derivatives are those at the plan as it is. Other errors and the rules of tracing are those of :func:`transport`.
+
+    >>> import jax, monge.jax
+    >>> jax.grad(monge.jax.gromov)(jax.numpy.array([[0.0], [1.0]]), jax.numpy.array([[0.0], [2.0]]))
+    Array([[ 6.],
+           [-6.]], dtype=float32)
+    """
+    given = dict(zip("xystab", map(_floating, "xystab", (x, y, s, t, a, b))))
+    _require_shape("x", given["x"], ("n", "p"))
+    _require_shape("y", given["y"], ("m", "q"))
+    n, m = len(given["x"]), len(given["y"])
+    _require_shape("s", given["s"], (n, "r"))
+    _require_shape("t", given["t"], (m, "r" if given["s"] is None else given["s"].shape[1]))
+    _require_shape("a", given["a"], (n,))
+    _require_shape("b", given["b"], (m,))
+    named = {"reg": reg, "reg_type": reg_type, "max_iter": max_iter, "tol": tol}
+    return _gromov_of("gromov", given, plan_init, named, options)
+
+
+def gromov_of_matrices(
+    Ca: Any,
+    Cb: Any,
+    M: Any = None,
+    a: Any = None,
+    b: Any = None,
+    *,
+    alpha: float = 0.5,
+    reg: float | None = None,
+    reg_type: str = "entropy",
+    max_iter: int | None = None,
+    tol: float | None = None,
+    plan_init: Any = None,
+    **options: Any,
+) -> Any:
+    """The value of :func:`monge.solve_gromov`, with its first derivatives by matrices and weights.
+
+    Args:
+        Ca, Cb: Matrices (n x n) and (m x m).
+        M: Costs (n x m); None: alpha is 1.
+        a, b: Weights (n) and (m), by default uniform.
+        alpha: The weight of the matrices Ca and Cb beside M, in [0, 1].
+        reg, plan_init: As for :func:`gromov`.
+        reg_type, max_iter, tol, options: As for :func:`monge.solve_gromov_sample`.
+
+    Derivatives and errors are those of :func:`gromov`.
+
+    >>> import jax.numpy as jnp, monge.jax
+    >>> C = jnp.array([[0.0, 1.0], [1.0, 0.0]])
+    >>> monge.jax.gromov_of_matrices(C, 2 * C)
+    Array(0.5, dtype=float32)
+    """
+    names = {"x": "Ca", "y": "Cb", "s": "M", "a": "a", "b": "b"}
+    given = {letter: _floating(name, v) for (letter, name), v in zip(names.items(), (Ca, Cb, M, a, b))}
+    for letter in "xy":
+        _require_shape(names[letter], given[letter], ("n", "n"))
+    n, m = len(given["x"]), len(given["y"])
+    for letter, shape in (("x", (n, n)), ("y", (m, m)), ("s", (n, m)), ("a", (n,)), ("b", (m,))):
+        _require_shape(names[letter], given[letter], shape)
+    named = {"alpha": alpha, "reg": reg, "reg_type": reg_type, "max_iter": max_iter, "tol": tol}
+    return _gromov_of("gromov_of_matrices", given, plan_init, named, options)
 
 
 # Regularised transport.

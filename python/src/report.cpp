@@ -209,6 +209,7 @@ void visit_members(GromovProgress const*, Visit const& visit) {
   visit("iteration", &GromovProgress::iteration);
   visit("value", &GromovProgress::value);
   visit("change", &GromovProgress::change);
+  visit("lower_bound", &GromovProgress::lower_bound);
   visit("seconds", &GromovProgress::seconds);
 }
 
@@ -232,6 +233,8 @@ void visit_members(GromovReport const*, Visit const& visit) {
   visit("linear", &GromovReport::linear);
   visit("entropy", &GromovReport::entropy);
   visit("lower_bound", &GromovReport::lower_bound);
+  visit("gap", &GromovReport::gap);
+  visit("problems", &GromovReport::problems);
   visit("stationarity", &GromovReport::stationarity);
   visit("change", &GromovReport::change);
   visit("marginal_error", &GromovReport::marginal_error);
@@ -243,6 +246,8 @@ void visit_members(GromovReport const*, Visit const& visit) {
       "seconds_bounds", [](auto& report) -> auto& { return report.seconds.bounds; });
   visit(
       "seconds_steps", [](auto& report) -> auto& { return report.seconds.steps; });
+  visit(
+      "seconds_partition", [](auto& report) -> auto& { return report.seconds.partition; });
   visit(
       "seconds", [](auto& report) -> auto& { return report.seconds.total; });
 }

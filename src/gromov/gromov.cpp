@@ -10,6 +10,7 @@
 #include "core/numbers.hpp"
 #include "core/stopwatch.hpp"
 #include "geometry/validation.hpp"
+#include "gromov/branch_and_bound.hpp"
 #include "gromov/gromov_state.hpp"
 #include "gromov/matrix_problem.hpp"
 #include "gromov/point_problem.hpp"
@@ -87,6 +88,10 @@ class GromovSolve {
     report_.eps = options.eps;
     report_.alpha = problem_.alpha();
     report_.mass = problem_.total();
+    if (!std::isfinite(options.gap)) return;
+    require(is_exact(), "gap: is {} with entropy; must be infinity, since branch and bound takes exact plans",
+            options.gap);
+    polytope_ = problem_.polytope();
   }
 
   Gromov run() {
@@ -97,16 +102,19 @@ class GromovSolve {
       for (Search& search : searches_) first_steps(search);
       finish_best();
     }
-    Search& best = *std::min_element(searches_.begin(), searches_.end(), [](Search const& one, Search const& other) {
-      return std::pair(!one.finished, one.value) < std::pair(!other.finished, other.value);
-    });
-    return result(best);
+    if (polytope_ && !stopped_) branch_and_bound();
+    return result(best());
   }
 
  private:
   bool is_exact() const { return options_.eps == 0; }
   bool is_proximal() const { return options_.method == GromovMethod::proximal; }
   bool is_last(Search const& search) const { return search.iterations >= options_.iterations; }
+  Search& best() {
+    return *std::min_element(searches_.begin(), searches_.end(), [](Search const& one, Search const& other) {
+      return std::pair(!one.finished, one.value) < std::pair(!other.finished, other.value);
+    });
+  }
 
   void begin() {
     Backend const& backend = backend_of(context_);
@@ -280,10 +288,52 @@ class GromovSolve {
     search.exact = std::move(plan);
   }
 
+  /// Raises the lower bound to the value of the best plan, less the gap, and looks for better plans on the way.
+  void branch_and_bound() {
+    double const began = watch_.seconds(), rounding = kRounding * problem_.size();
+    double const margin = rounding + polytope_->left_out;
+    std::function<bool()> const is_late =
+        agreed(context_, std::function<bool()>([&] { return watch_.seconds() >= options_.seconds; }));
+    auto const target = [&] {
+      double const value = best().value;
+      return value - std::max(options_.gap * std::abs(value) - margin, margin);
+    };
+    BranchAndBound branches(*polytope_, rounding);
+    auto const evaluate = [&](DenseMatrix const& image) -> std::optional<CornerValue> {
+      report_.lower_bound = std::max(report_.lower_bound, branches.bound() - margin);
+      problem_.linearise(image, u_, v_);
+      ExactOptions options;  // Without a start: that of another image costs more pivots than it saves.
+      options.progress = [&](ExactProgress const&) {
+        late_ = std::isfinite(options_.seconds) && is_late();
+        return !late_ && (!options_.progress || goes_on(best()));
+      };
+      ExactPlan const plan = solve_exact(context_, geometry(), view_of(problem_.a()), view_of(problem_.b()), options);
+      if (late_ || stopped_) return {};
+      ++report_.problems;
+      GromovValue found = problem_.value_of(plan);
+      CornerValue corner{image, found.image, problem_.constant() + plan.report.dual};
+      if (double const value = problem_.value(found); value < best().value - rounding) {
+        Search& search = searches_.emplace_back();
+        search.kind = GromovStartKind::partition;
+        search.image = std::move(found.image);
+        search.at = value;
+        finish(search);
+      }
+      return corner;
+    };
+    if (report_.lower_bound + margin < target()) {
+      branches.run(evaluate, target);
+      report_.lower_bound = std::max(report_.lower_bound, branches.bound() - margin);
+    }
+    met_ = report_.lower_bound + margin >= target();
+    report_.seconds.partition = watch_.seconds() - began;
+  }
+
   bool goes_on(Search const& search) {
     GromovProgress progress{.start = static_cast<int>(&search - searches_.data()),
-                            .iteration = report_.iterations - 1,
+                            .iteration = report_.iterations - 1 + static_cast<int>(report_.problems),
                             .change = search.change,
+                            .lower_bound = report_.lower_bound,
                             .seconds = watch_.seconds()};
     for (Search const& each : searches_) progress.value = std::min(progress.value, each.value);
     stopped_ = stopped_ || !options_.progress(progress);
@@ -305,9 +355,11 @@ class GromovSolve {
     for (Search const& search : searches_)
       report_.starts.push_back({search.kind, search.iterations, search.value, search.finished});
     report_.starts[to_size(report_.best)].value = report_.value;
+    double const room = report_.value - report_.lower_bound;
+    report_.gap = room == 0 ? 0 : room / std::abs(report_.value);
     conclude(best);
     report_.seconds.total = watch_.seconds();
-    report_.seconds.steps = report_.seconds.total - report_.seconds.bounds;
+    report_.seconds.steps = report_.seconds.total - report_.seconds.bounds - report_.seconds.partition;
     std::vector<double> u = copy_of(u_), v = copy_of(v_), start = copy_of(problem_.start_of(best.image));
     auto state = std::make_shared<Gromov::State const>(
         Gromov::State{context_, std::move(problem_at_), best.used, std::move(u_)});
@@ -357,6 +409,13 @@ class GromovSolve {
     } else if (of_step != Status::converged) {
       report_.status = of_step;
       report_.message = fmt::format("the last step ended short of its tolerance: {}", best.plan->report().message);
+    } else if (polytope_) {
+      report_.status = met_ ? Status::converged : late_ ? Status::iteration_limit : Status::precision_limit;
+      report_.message = fmt::format("no plan has a value below {:.9g}: a gap of {:.2g} after {} exact problems{}",
+                                    report_.lower_bound, report_.gap, report_.problems,
+                                    met_    ? ""
+                                    : late_ ? "; more seconds or a larger gap would help"
+                                            : "; rounding hides what is left");
     } else {
       report_.status = Status::converged;
       report_.message =
@@ -375,7 +434,8 @@ class GromovSolve {
   std::vector<Search> searches_;
   DenseMatrix u_, v_;  // The features of the last step, which the solver reads.
   std::optional<Solver> solver_;
-  bool stopped_ = false;
+  std::optional<ImagePolytope> polytope_;  // Of branch and bound, if it is asked for.
+  bool stopped_ = false, late_ = false, met_ = false;
 };
 
 /// The call on either kind of problem. `add_inputs` adds the problem's own inputs to the digests; `make` reads and

@@ -9,6 +9,11 @@
 
 namespace monge {
 
+ImagePolytope GromovProblem::polytope() const {
+  throw Error(ErrorCode::unsupported,
+              "gap: is given for matrices; must be infinity, since branch and bound is for points");
+}
+
 DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view, char const* entries) {
   std::vector<double> const values = backend.read(view);
   DenseMatrix matrix(view.rows(), view.columns());

@@ -29,6 +29,14 @@ struct GromovValue {
   double linear = 0;     // <M, P>
 };
 
+/// The convex hull of the corners and their opposites, which holds the images of all plans, but for parts that change
+/// no value by more than `left_out`. The curvature of an image A is factor |A|^2.
+struct ImagePolytope {
+  double factor = 0, left_out = 0;
+  DenseMatrix origin;
+  std::vector<DenseMatrix> corners;
+};
+
 /// The objective of plans with the marginals a and b. Its quadratic part depends on the image of a plan, a matrix that
 /// is linear in the plan. For the costs C of a linearisation at the image A and a plan P with the image G,
 ///   value(P) = constant + <C, P> + curvature(A) - curvature(A - G).
@@ -59,6 +67,9 @@ class GromovProblem {
   /// The starts that the options ask for. `described` is the start from the descriptors, if it is known.
   virtual std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
                                             std::optional<DenseMatrix> const& described) const = 0;
+
+  /// Throws unsupported where branch and bound would take too long.
+  virtual ImagePolytope polytope() const;
 
   /// The costs of the linearisation at an image, but for terms of i or of j alone: C_ij = -<u_i, v_j>, or, where v is
   /// empty, C = u.

@@ -34,6 +34,7 @@ class PointProblem final : public GromovProblem {
   GromovBound descriptor_bound(Context const& context) const override;
   std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
+  ImagePolytope polytope() const override;
 
   // The image of a plan is its cross moment.
   void linearise(DenseMatrix const& cross, DenseMatrix& u, DenseMatrix& v) const override;

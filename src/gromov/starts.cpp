@@ -6,8 +6,11 @@
 #include <numeric>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
+#include "gromov/branch_and_bound.hpp"
 #include "gromov/point_problem.hpp"
 #include "plan/sampling.hpp"
 #include "seam/backend.hpp"
@@ -17,6 +20,7 @@ namespace {
 
 constexpr std::int64_t kBins = 32;
 constexpr int kMostSigns = 3;
+constexpr double kFlat = 1e-12;  // Moments of axes without extent, over the largest.
 
 /// Directions and moments, the largest first.
 struct PrincipalAxes {
@@ -198,6 +202,30 @@ std::vector<StartingPoint> PointProblem::starts(Backend const& backend, GromovOp
     });
   }
   return list.starts;
+}
+
+ImagePolytope PointProblem::polytope() const {
+  auto const axes = [](DenseMatrix const& moment) {  // Times the roots of their moments.
+    PrincipalAxes const found(moment);
+    std::int64_t const rank = (found.moments.array() > kFlat * found.moments(0)).count();
+    return DenseMatrix(found.directions.leftCols(rank) * found.moments.head(rank).cwiseSqrt().asDiagonal());
+  };
+  DenseMatrix const u = axes(source_.moment), v = axes(target_.moment);
+  std::int64_t const dimensions = u.cols() * v.cols();
+  if (dimensions > kMostDimensions)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("gap: is given for clouds of {} and {} dimensions; branch and bound "
+                            "is for dimensions whose product is at most {}",
+                            u.cols(), v.cols(), kMostDimensions));
+  // A cross moment u Z v^T has |Z| <= 1, by Cauchy's inequality. The sum of |Z_kl| is then at most the sum of the
+  // singular values of the signs, whose squares add up to their number.
+  double const radius = std::sqrt(static_cast<double>(dimensions * std::min(u.cols(), v.cols())));
+  double const factor = 8 * alpha_;
+  double const left_out = factor * std::max(source_.norm * target_.norm - u.squaredNorm() * v.squaredNorm(), 0.0);
+  ImagePolytope polytope{factor, left_out, DenseMatrix::Zero(u.rows(), v.rows()), {}};
+  for (std::int64_t k = 0; k < u.cols(); ++k)
+    for (std::int64_t l = 0; l < v.cols(); ++l) polytope.corners.push_back(radius * u.col(k) * v.col(l).transpose());
+  return polytope;
 }
 
 }  // namespace monge

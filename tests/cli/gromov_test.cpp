@@ -43,6 +43,19 @@ TEST_F(GromovProgram, WritesThePlanAndItsMap) {
   EXPECT_EQ(report()["starts"].size(), 1u);
 }
 
+TEST_F(GromovProgram, ProvesTheGlobalOptimum) {
+  write_array(path("y.npy"), {{4, 2}, std::vector<double>{-5, 0, -1, 2, 0, 4, 1, 0}});
+  Outcome const outcome = gromov({"--gap", "0.01", "--seconds", "60"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("exact problems"));
+  json const found = report();
+  EXPECT_GT(found["problems"], 0);
+  EXPECT_GT(found["gap"], 0.0);
+  EXPECT_LE(found["gap"], 0.01);
+  EXPECT_GE(found["lower_bound"].get<double>(), 0.99 * found["value"].get<double>());
+  EXPECT_THAT(found["message"].get<std::string>(), HasSubstr("no plan has a value below"));
+}
+
 TEST_F(GromovProgram, TakesEntropyFeaturesAndWeights) {
   write_array(path("s.npy"), {{4, 1}, std::vector<double>{1, 2, 3, 4}});
   write_array(path("a.npy"), {{4}, std::vector<double>{1, 1, 1, 2}});

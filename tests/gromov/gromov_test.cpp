@@ -477,6 +477,136 @@ TEST_P(GromovTest, several_starts_find_no_worse_plans_than_one) {
   }
 }
 
+/// The least objective of all permutations. The objective is concave, so no plan between uniform weights has less.
+double least_of_permutations(Case const& given, double alpha) {
+  std::int64_t const n = given.x.rows;
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  double least = std::numeric_limits<double>::infinity();
+  do {
+    Matrix plan(n, n);
+    for (std::int64_t i = 0; i < n; ++i) plan(i, order[static_cast<std::size_t>(i)]) = 1.0 / static_cast<double>(n);
+    double value = energy(given, plan);
+    if (given.fused()) value = alpha * value + (1 - alpha) * linear(given, plan);
+    least = std::min(least, value);
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+TEST_P(GromovTest, branch_and_bound_finds_the_best_permutation) {
+  double const alpha = 0.3;
+  int better = 0;
+  for (auto const& [n, p, q, r] : {std::tuple{6, 2, 2, 0},
+                                   {5, 1, 1, 0},
+                                   {6, 1, 4, 0},
+                                   {6, 2, 2, 2},
+                                   {5, 3, 2, 0},
+                                   {5, 3, 3, 0},
+                                   {1, 2, 2, 1},
+                                   {2, 2, 2, 0}}) {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+      SCOPED_TRACE(testing::Message() << n << " points, p " << p << " q " << q << " r " << r << " seed " << seed);
+      Case given = make_case(n, n, p, q, r, seed);
+      given.a = given.b = {};
+      double const least = least_of_permutations(given, alpha), gap = p * q == 9 ? 0.05 : 1e-6;
+      Gromov const found = solve(given, {.alpha = alpha, .starts = 1, .gap = gap});
+      ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+      EXPECT_NEAR(found.report.value, least, gap * least + 1e-14);
+      EXPECT_LE(found.report.lower_bound, least);
+      EXPECT_GE(found.report.lower_bound, (1 - gap) * found.report.value - 1e-10);
+      EXPECT_EQ(found.report.gap > 0, found.report.value > found.report.lower_bound);
+      better += found.report.starts[static_cast<std::size_t>(found.report.best)].kind == GromovStartKind::partition;
+    }
+  }
+  EXPECT_GE(better, 4);  // The product plan alone leads to other optima.
+}
+
+TEST_P(GromovTest, branch_and_bound_meets_the_value_of_any_clouds) {
+  std::vector<Case> cases{make_case(40, 32, 2, 2, 0, 20),
+                          make_case(30, 24, 2, 2, 3, 21, 2.5),
+                          make_case(20, 16, 2, 3, 0, 22),
+                          make_case(1, 9, 2, 2, 0, 23),
+                          make_case(9, 1, 2, 2, 1, 24),
+                          moved(make_case(20, 16, 2, 2, 0, 25), 1e-3, 1e3, true),
+                          moved(make_case(20, 16, 2, 2, 0, 25), 1e7, 0, false)};
+  Case collinear = make_case(20, 16, 2, 2, 0, 26);
+  for (std::int64_t i = 0; i < 20; ++i) collinear.x(i, 1) = 0.5 * collinear.x(i, 0) + 1;
+  cases.push_back(collinear);
+  Case flat = make_case(20, 16, 5, 4, 0, 27);  // Both lie in planes.
+  for (Matrix* const cloud : {&flat.x, &flat.y})
+    for (std::int64_t i = 0; i < cloud->rows; ++i)
+      for (std::int64_t k = 2; k < cloud->columns; ++k) (*cloud)(i, k) = (*cloud)(i, k - 2) - 3 * (*cloud)(i, 1);
+  cases.push_back(flat);
+  Case twice = make_case(20, 18, 2, 2, 0, 28);
+  for (std::int64_t i = 0; i < 10; ++i)
+    for (std::int64_t k = 0; k < 2; ++k) twice.x(i + 10, k) = twice.x(i, k);
+  cases.push_back(twice);
+  Case light = make_case(20, 16, 2, 2, 0, 29);
+  light.b[0] += light.b[1];
+  light.a[3] += light.a[4];
+  light.a[4] = 1e-300;
+  light.b[1] = 0;
+  for (std::int64_t k = 0; k < 2; ++k) light.y(1, k) = 1e6;  // A far point of no weight.
+  cases.push_back(light);
+  Case constant = make_case(12, 9, 2, 2, 0, 30);
+  constant.x = Matrix(12, 2);
+  cases.push_back(constant);
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    for (double const gap : {0.3, 0.02}) {
+      SCOPED_TRACE(testing::Message() << "case " << k << ", gap " << gap);
+      Gromov const found = solve(cases[k], {.gap = gap}), local = solve(cases[k], {});
+      ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+      double const size = energy(cases[k], product_plan(cases[k]));
+      EXPECT_LE(found.report.value, local.report.value + 1e-13 * size);
+      EXPECT_GE(found.report.lower_bound, local.report.lower_bound);
+      EXPECT_LE(found.report.value - found.report.lower_bound, gap * found.report.value + 1e-10 * size);
+      expect_values(cases[k], found, 1e-12);
+    }
+  }
+}
+
+TEST_P(GromovTest, branch_and_bound_ends_early_with_a_bound) {
+  Case const given = make_case(60, 50, 3, 3, 0, 31);
+  double lowest = 0;
+  GromovOptions options{.gap = 1e-9, .seconds = 0.5};
+  options.progress = [&](GromovProgress const& progress) {
+    EXPECT_GE(progress.lower_bound, lowest);
+    lowest = progress.lower_bound;
+    return true;
+  };
+  Gromov const late = solve(given, options), local = solve(given, {});
+  EXPECT_EQ(late.report.status, Status::iteration_limit);
+  EXPECT_THAT(late.report.message, testing::HasSubstr("more seconds or a larger gap would help"));
+  EXPECT_GE(late.report.seconds.total, 0.5);
+  EXPECT_GE(late.report.lower_bound, std::max(lowest, local.report.lower_bound));
+  expect_values(given, late, 1e-12);
+
+  options.progress = [&](GromovProgress const& progress) { return progress.iteration < local.report.iterations + 30; };
+  options.seconds = std::numeric_limits<double>::infinity();
+  Gromov const stopped = solve(given, options);
+  EXPECT_EQ(stopped.report.status, Status::stopped);
+  EXPECT_GT(stopped.report.problems, 0);
+  expect_values(given, stopped, 1e-12);
+}
+
+TEST_P(GromovTest, branch_and_bound_refuses_what_would_take_too_long) {
+  Case const given = make_case(14, 15, 5, 2, 0, 32);
+  auto const unsupported = [&](char const* message, auto const& wrong) {
+    try {
+      solve(wrong, {.gap = 0.1});
+      ADD_FAILURE() << "no error";
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_THAT(error.what(), testing::StartsWith(message));
+    }
+  };
+  unsupported("gap: is given for clouds of 5 and 2 dimensions; branch and bound", given);
+  unsupported("gap: is given for matrices; must be infinity, since branch and bound is for points", matrices_of(given));
+  refused("gap: is 0.1 with entropy; must be infinity", given, {.eps = 1, .gap = 0.1});
+  refused("gap: is 0; must be", given, {.gap = 0});
+  refused("seconds: is -1; must be", given, {.seconds = -1});
+}
+
 // The first steps from the product plan are the poorest, its end may be the best.
 TEST_P(GromovTest, all_starts_end_no_higher_than_the_product_plan) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {

@@ -46,6 +46,13 @@ SHOWS = {
     ),
     # The gradient by the shift is linear, so twelve steps leave 0.4^12 = 2e-5 of the way of 4.
     "first_steps": lambda v: v["error"] < 1e-3 and v["result"].converged,
+    # The bounds meet, and the product plan alone leads to no optimum.
+    "global_optimum": lambda v: (
+        v["result"].converged
+        and v["result"].report.gap <= 1e-3
+        and (np.diff(v["lower"]) >= 0).all()
+        and v["result"].starts[0].value > 1.001 * v["result"].value
+    ),
     "labelled_distance": lambda v: (
         np.allclose(v["table"], v["table"].T, rtol=1e-2) and (v["table"].argmin(1) == range(4)).all()
     ),
@@ -84,11 +91,14 @@ SHOWS = {
         and v["distances"][-1] < v["bound"]
     ),
     "quickstart": lambda v: v["result"].converged,
-    # Without debias the curve ends inside of the star.
     # The noise exchanges near points alone.
+    "plane_to_space": lambda v: (
+        v["result"].converged and v["off"].max() < 0.1 and (v["off"] == 0).mean() > 0.9 and v["tilt"] < 15
+    ),
     "poses": lambda v: (
         v["result"].converged and v["distance"].max() < 0.2 and v["result"].lower_bound <= v["result"].value
     ),
+    # Without debias the curve ends inside of the star.
     "registration": lambda v: (
         v["values"]["with debias"][-1] < 1e-5 * v["values"]["with debias"][0]
         and np.allclose(v["ends"]["with debias"].std(0), v["star"].std(0), rtol=0.01)
@@ -101,6 +111,10 @@ SHOWS = {
     ),
     "semi_discrete": lambda v: abs(60 * v["served"][1] - 1).max() < 0.05 and abs(60 * v["served"][0] - 1).max() > 1,
     "shell_to_torus": lambda v: v["result"].converged and np.median(abs(v["off"])) < 0.05,
+    "tissue_slices": lambda v: (
+        v["error"]["both"] < 0.3 * min(v["error"]["genes"], v["error"]["positions"])
+        and v["same_layer"]["both"] > 0.1 + max(v["same_layer"]["genes"], v["same_layer"]["positions"])
+    ),
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
     "tutorial": lambda v: v["result"].converged and v["divergence"].value < 0.02,
 }

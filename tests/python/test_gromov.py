@@ -85,6 +85,47 @@ def test_exact_plans_are_no_worse_than_those_of_pot():
         assert result.value == pytest.approx(energy(x, y, result.plan), rel=1e-10)
 
 
+def test_branch_and_bound_proves_the_optimum(clouds):
+    x, y, s, t, a, b = clouds
+    bounds = []
+
+    def progress(state):
+        bounds.append(state.lower_bound)
+
+    options = dict(a=a[:40] / a[:40].sum(), b=b[:30] / b[:30].sum(), gap=0.02)
+    for features in ((), (s[:40], t[:30])):
+        bounds.clear()
+        result = monge.solve_gromov_sample(x[:40, :2], y[:30], *features, **options, progress=progress)
+        assert result.converged and result.lower_bound <= result.value
+        assert result.value - result.lower_bound <= 0.02 * result.value
+        assert result.report.gap == pytest.approx(1 - result.lower_bound / result.value, rel=1e-9)
+        assert result.report.problems > 0 and "no plan has a value below" in result.report.message
+        assert bounds == sorted(bounds) and bounds[-1] <= result.lower_bound
+        local = monge.solve_gromov_sample(x[:40, :2], y[:30], *features, a=options["a"], b=options["b"])
+        assert local.lower_bound <= result.lower_bound and result.value <= local.value
+    # Matrices of squared distances are points.
+    c, d = squared_distances(x[:40, :2], x[:40, :2]), squared_distances(y[:30], y[:30])
+    of_matrices = monge.solve_gromov(c, d, **options)
+    points = monge.solve_gromov_sample(x[:40, :2], y[:30], **options)
+    assert of_matrices.converged and of_matrices.value == pytest.approx(points.value, rel=1e-9)
+
+    with pytest.warns(monge.ConvergenceWarning, match="more seconds or a larger gap would help"):
+        late = monge.solve_gromov_sample(x, x**3, gap=1e-9, seconds=0.3)
+    assert late.status == "iteration_limit" and late.lower_bound <= late.value
+    assert_named(
+        monge.solve_gromov_sample,
+        dict(X_a=s, X_b=t, gap=0.1),
+        NotImplementedError,
+        "gap: is given for clouds of 4 and 4 dimensions",
+    )
+    assert_named(
+        monge.solve_gromov_sample,
+        dict(X_a=x, X_b=y, gap=0.1, reg=1.0),
+        ValueError,
+        "gap: is 0.1 with entropy; must be infinity",
+    )
+
+
 def test_result_is_consistent_with_its_plan(clouds):
     x, y, s, t, a, b = clouds
     for reg in (None, 10.0):

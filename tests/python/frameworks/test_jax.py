@@ -11,6 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 import monge
 import monge.jax
+from conftest import squared_distances
 
 
 @pytest.fixture(autouse=True)
@@ -555,3 +556,80 @@ def test_wrong_numbers_are_errors_of_python(call, message):
             run(x, y, costs())
     with pytest.raises(jax.errors.JaxRuntimeError, match=message):
         jax.block_until_ready(jax.jit(call)(x, y, costs()))
+
+
+def gromov_case(kind):
+    """The function, its arguments by name, and the call of the package whose value it is."""
+    random = np.random.default_rng(3)
+    x, y = random.normal(size=(9, 3)), random.normal(size=(8, 2)) * [1, 2]
+    s, t = random.normal(size=(9, 2)), random.normal(size=(8, 2))
+    a, b = (v / v.sum() for v in (random.uniform(0.5, 1, 9), random.uniform(0.5, 1, 8)))
+    if kind == "points":
+        return monge.jax.gromov, dict(x=x, y=y, s=s, t=t, a=a, b=b), monge.solve_gromov_sample
+    if kind == "distances":
+        c, d, m = squared_distances(x, x), squared_distances(y, y), squared_distances(s, t)
+    else:
+        c, d, m = random.normal(size=(9, 9)), random.normal(size=(8, 8)), random.normal(size=(9, 8))
+    return monge.jax.gromov_of_matrices, dict(Ca=c, Cb=d, M=m, a=a, b=b), monge.solve_gromov
+
+
+@pytest.mark.parametrize("reg_type", ["entropy", "KL"])
+@pytest.mark.parametrize("kind", ["points", "distances", "matrices"])
+def test_values_of_gromov_wasserstein_transport(kind, reg_type):
+    function, given, solve = gromov_case(kind)
+    names, arrays = list(given), tuple(given.values())
+    options = dict(alpha=0.4, reg=3.0, reg_type=reg_type, tol=1e-10)
+    call = functools.partial(function, **options)
+    expected = solve(*arrays, **options)
+    positions = tuple(range(len(arrays)))
+    for of in (jax.value_and_grad(call, positions), jax.jit(jax.value_and_grad(call, positions))):
+        value, gradients = of(*map(jnp.asarray, arrays))
+        assert float(value) == pytest.approx(float(expected.value), rel=1e-9)
+        random = np.random.default_rng(4)
+        for k, (name, array, gradient) in enumerate(zip(names, arrays, gradients)):
+            step = random.normal(size=array.shape) * abs(array).mean()
+            if name in "ab":
+                step -= step.mean()
+            if kind == "distances" and name in ("Ca", "Cb"):  # No squared distances beside them.
+                step = (step + step.T) / 2
+            ends = []
+            for h in (1e-4, -1e-4):
+                moved = *arrays[:k], array + h * step, *arrays[k + 1 :]
+                ends.append(float(solve(*moved, plan_init=expected.plan, **options).value))
+            # A difference is off by the third derivative times 1e-8, and by the rounding of the value, 1e-10, over 1e-4.
+            assert float((gradient * step).sum()) == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-4, abs=1e-4), name
+
+
+@pytest.mark.parametrize("kind", ["points", "matrices"])
+def test_gromov_wasserstein_transport_without_entropy(kind):
+    function, given, solve = gromov_case(kind)
+    tol = {"tol": 0.02} if kind == "matrices" else {}  # Steps within segments take O(1 / tol).
+    function, expected = functools.partial(function, **tol), solve(*given.values(), **tol)
+    assert float(function(**given)) == pytest.approx(float(expected.value), rel=1e-12)
+    both = jax.vmap(function)(*(jnp.stack([jnp.asarray(v)] * 2) for v in given.values()))
+    np.testing.assert_allclose(both, float(expected.value), rtol=1e-12)
+    assert float(function(*given.values(), plan_init=expected)) == pytest.approx(float(expected.value), rel=0.02)
+    single = [jnp.asarray(v, jnp.float32) for v in given.values()]
+    value, gradient = jax.value_and_grad(function)(*single)
+    assert value.dtype == gradient.dtype == jnp.float32
+    with pytest.raises(NotImplementedError, match="has no second derivatives"):
+        jax.hessian(function)(*map(jnp.asarray, given.values()))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        (dict(reg=-1.0), ValueError, "^reg: is -1; must be finite and >= 0"),
+        (dict(method="proximal"), ValueError, "^method: is proximal without entropy"),
+        (dict(a=jnp.ones(3)), ValueError, r"^a: has shape \(3,\); must be \(9,\)"),
+        (dict(s=None), ValueError, "^s: is missing; features need both s and t"),
+        (dict(y=jnp.ones(3)), ValueError, r"^y: has shape \(3,\); must be \(m, q\)"),
+        (dict(plan_init=jnp.ones((3, 4))), ValueError, r"^plan_init: has shape \(3, 4\); must be \(9, 8\)"),
+        (dict(speed=2), TypeError, "^speed: is no option"),
+        (dict(x=jnp.full((9, 3), jnp.nan)), ValueError, "^x: row 0, column 0 is nan"),
+    ],
+)
+def test_what_is_wrong_with_gromov_wasserstein_transport(wrong, error, message):
+    given = gromov_case("points")[1] | wrong
+    with pytest.raises(error, match=message):
+        monge.jax.gromov(**given)
