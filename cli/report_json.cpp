@@ -56,6 +56,7 @@ void add_values(Json& json, Report const& report) {
   json["ranks"] = report.ranks;
   json["iterations"] = report.iterations;
   json["annealing_iterations"] = report.annealing_iterations;
+  json["coarse_iterations"] = report.coarse_iterations;
   json["refinement_iterations"] = report.refinement_iterations;
   json["newton_steps"] = report.newton_steps;
   json["newton_iterations"] = report.newton_iterations;

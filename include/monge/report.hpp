@@ -96,6 +96,7 @@ struct Report {
   int iterations = 0;             ///< Sweeps done, annealing included, and other passes over all pairs.
   int annealing_iterations = 0;   ///< Sweeps among `iterations` at an eps above the target.
   int refinement_iterations = 0;  ///< Passes among `iterations` in float64, after float32 could go no further (auto).
+  int coarse_iterations = 0;      ///< Sweeps of coarse clouds before all `iterations` (multiscale).
   int newton_steps = 0;           ///< Steps of Newton's method, or of splr.
   int newton_iterations = 0;      ///< Passes among `iterations` in such steps.
   /// The CPU took the sweeps and steps of Newton's method for a plan on a GPU, which certified their result. So it is

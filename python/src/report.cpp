@@ -61,6 +61,7 @@ void visit_members(Report const*, Visit const& visit) {
   visit("iterations", &Report::iterations);
   visit("annealing_iterations", &Report::annealing_iterations);
   visit("ranks", &Report::ranks);
+  visit("coarse_iterations", &Report::coarse_iterations);
   visit("refinement_iterations", &Report::refinement_iterations);
   visit("newton_steps", &Report::newton_steps);
   visit("newton_iterations", &Report::newton_iterations);

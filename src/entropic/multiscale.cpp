@@ -233,6 +233,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     if (problem.options.progress) {
       stage.options.progress = [&](Progress const& of_stage) {
         Progress progress = of_stage;
+        progress.iteration += problem.report.coarse_iterations;
         progress.seconds = watch.seconds();
         progress.problem = index;
         progress.potentials = [&] {
@@ -244,6 +245,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
       };
     }
     run_sinkhorn(backend, {&stage, 1});
+    problem.report.coarse_iterations += stage.report.iterations;
     if (eps != last.eps) before = std::move(last);
     last = {stage.entropic->plan(eps), eps};
   }

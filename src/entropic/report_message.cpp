@@ -20,10 +20,12 @@ bool hardly_falls(Report const& report) {
   return count > 1 && all.back().marginal_error > 0.5 * all.rbegin()[count / 2].marginal_error;
 }
 
-/// "1 sweep", "12 passes".
+/// "1 sweep", "12 passes", "30 sweeps of coarse clouds and 12 passes".
 std::string passes_text(Report const& report) {
   bool const one = report.iterations == 1;
-  return fmt::format("{} {}", report.iterations,
+  std::string const coarse =
+      report.coarse_iterations > 0 ? fmt::format("{} sweeps of coarse clouds and ", report.coarse_iterations) : "";
+  return fmt::format("{}{} {}", coarse, report.iterations,
                      report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
 }
 

@@ -238,8 +238,9 @@ class SinkhornRun {
   bool record(Check const& check) {
     report().history.push_back(check);
     if (!options().progress || stopped_at_) return true;
-    bool const go_on = options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation,
-                                           check.kind, check.seconds, index_, [this] { return potentials(); }});
+    bool const go_on =
+        options().progress({report().coarse_iterations + check.iteration, check.eps, check.marginal_error,
+                            check.relaxation, check.kind, check.seconds, index_, [this] { return potentials(); }});
     if (!go_on) stopped_at_ = check.eps;
     return go_on;
   }

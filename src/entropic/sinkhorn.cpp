@@ -287,12 +287,12 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int in
     mean_cost = backend.mean_cost(clouds_of(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   require_finite_value(problem.marginals, problem.options.eps);
+  problem.report = first_report(backend, problem, mean_cost);
   if (!problem.start.f.empty()) {
     set_start(problem, solves);
   } else if (solves && problem.truncation > 0) {
     start_from_coarse(backend, problem, index);
   }
-  problem.report = first_report(backend, problem, mean_cost);
 }
 
 void keep_potentials(std::span<SinkhornProblem> problems) {
