@@ -92,6 +92,13 @@ SHOWS = {
     ),
     "quickstart": lambda v: v["result"].converged,
     # The noise exchanges near points alone.
+    # The plan is a permutation, and maps of smaller blurs are nearer.
+    "many_points": lambda v: (
+        v["exact"].converged
+        and (np.sort(v["partner"]) == range(v["n"])).all()
+        and (np.diff(v["off"]) < 0).all()
+        and v["off"][-1] < 0.02
+    ),
     "plane_to_space": lambda v: (
         v["result"].converged and v["off"].max() < 0.1 and (v["off"] == 0).mean() > 0.9 and v["tilt"] < 15
     ),
