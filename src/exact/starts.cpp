@@ -16,10 +16,11 @@ namespace {
 
 /// Above this many pairs, if all are candidates, potentials of some sweeps are the start.
 constexpr std::int64_t kQuick = 3 << 12;
-/// Settings of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores,
-/// eps and the largest eps as fractions of the spread of a row's candidates, and the number of times that eps may fall.
+/// Settings of the entropic solves that the first candidates come from: the error, the sweeps (kTruncatedSweeps where
+/// they leave out pairs, since separate clusters need more), the memory for scores, eps and the largest eps as
+/// fractions of the spread of a row's candidates, and the number of times that eps may fall.
 constexpr double kStartError = 3e-3;
-constexpr int kStartSweeps = 50, kQuickSweeps = 10;
+constexpr int kStartSweeps = 50, kQuickSweeps = 10, kTruncatedSweeps = 200;
 constexpr double kStartCache = 1 << 27;
 constexpr double kStartEps = 0.3, kMostEps = 0.6, kMostEpsOfEqual = 1;
 constexpr int kMostStarts = 6;
@@ -111,8 +112,10 @@ SolveOptions ExactSolve::start_options(double eps, int sweeps) {
                        .progress = [&](Progress const&) { return goes_on(); }};
   Backend const& backend = backend_of(context_);
   // Entries of CUDA plans take all pairs.
-  if (backend.device().type == DeviceType::cpu && truncation_of(backend, *geometry_, {.eps = options.eps}) > 0)
+  if (backend.device().type == DeviceType::cpu && truncation_of(backend, *geometry_, {.eps = options.eps}) > 0) {
     options.method = Method::multiscale;
+    options.iterations = kTruncatedSweeps;
+  }
   options.penalty_a = entropic_penalty(options_.penalty_a, options.eps);
   options.penalty_b = entropic_penalty(options_.penalty_b, options.eps);
   return options;
