@@ -177,6 +177,7 @@ Json report_json(GromovRun const& run, GromovOptions const& options, GromovRepor
   json["quadratic"] = report.quadratic;
   json["linear"] = report.linear;
   json["entropy"] = report.entropy;
+  json["divergence"] = report.divergence;
   json["alpha"] = report.alpha;
   json["lower_bound"] = report.lower_bound;
   json["gap"] = report.gap;
@@ -200,6 +201,7 @@ Json report_json(GromovRun const& run, GromovOptions const& options, GromovRepor
                      {"partition", report.seconds.partition},
                      {"total", run.read_seconds + report.seconds.total}};
   json["problem"] = {{"n", run.n}, {"m", run.m}, {"p", run.p}, {"q", run.q}, {"r", run.r}, {"files", run.files}};
+  if (run.loss) json["problem"]["loss"] = name(*run.loss);
   Json& given = json["options"] = Json::object();
   visit_gromov_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
   add_run(json, run);

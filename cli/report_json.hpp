@@ -40,7 +40,9 @@ struct SolveRun : CostRun {
 };
 
 struct GromovRun : Run {
-  std::int64_t n = 0, m = 0, p = 0, q = 0, r = 0;  ///< Points, their dimensions, features.
+  std::int64_t n = 0, m = 0, p = 0, q = 0, r = 0;  ///< Sources, targets, their dimensions, features.
+  bool fused = false;                              ///< Whether there are costs or features.
+  std::optional<GromovLoss> loss;                  ///< Of matrices.
 };
 
 struct DivergenceRun : CostRun {

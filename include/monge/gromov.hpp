@@ -11,8 +11,12 @@
 // coordinates, and r more for features. Memory is therefore O((n + m) (p + q)). docs/math.md, section 21. Sources:
 // Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux, Goldfeld, Kato 2023.
 //
-// For matrices C (n x n) and D (m x m), E(P) = sum_ijkl (C_ik - D_jl)^2 P_ij P_kl, and M is any matrix. Memory is then
-// O(n^2 + m^2 + n m). E need not be concave, so a step may end within a segment between two plans.
+// For matrices C (n x n) and D (m x m), E(P) = sum_ijkl L(C_ik, D_jl) P_ij P_kl with a loss L (GromovLoss), and M is
+// any matrix. Memory is then O(n^2 + m^2 + n m). E need not be concave, so a step may end within a segment between two
+// plans.
+//
+// The marginals may be open (GromovMarginals). Then E need not be concave either, and the costs have two more features.
+// Sources: Vincent-Cuaz et al. 2022; Chapel, Alaya, Gasso 2020; Sejourne, Vialard, Peyre 2021.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -44,6 +48,21 @@ constexpr auto names_of(GromovMethod) {
   return std::to_array<Named<GromovMethod>>({{alternating, "alternating"}, {proximal, "proximal"}});
 }
 
+/// The constraints on the marginals p = P 1 and q = P^T 1.
+enum class GromovMarginals {
+  balanced,     ///< p = a and q = b.
+  semirelaxed,  ///< p = a. b, scaled to the total of a, is the reference of the entropy and of the starts, and columns
+                ///< of no weight stay empty.
+  partial,      ///< p <= a, q <= b, and the total of P is GromovOptions::mass. Exact plans alone.
+  unbalanced,   ///< None. The objective has the terms penalty (KL(p p^T | a a^T) + KL(q q^T | b b^T)) / 2 and, in the
+                ///< place of eps KL(P | a b^T), eps KL(P P | a b^T a b^T) / 2 of tensor products. eps must be > 0.
+};
+constexpr auto names_of(GromovMarginals) {
+  using enum GromovMarginals;
+  return std::to_array<Named<GromovMarginals>>(
+      {{balanced, "balanced"}, {semirelaxed, "semirelaxed"}, {partial, "partial"}, {unbalanced, "unbalanced"}});
+}
+
 /// The point from which a search begins.
 enum class GromovStartKind {
   given,        ///< GromovOptions::cross_moment.
@@ -71,11 +90,24 @@ struct GromovClouds {
   MatrixView t = {};  ///< m x r features of the points y.
 };
 
-/// Two spaces, each given by a matrix of any finite numbers, symmetric or not, in the place of distances.
+/// The loss L of an entry c of one matrix and d of the other.
+enum class GromovLoss {
+  square,  ///< (c - d)^2, of any finite numbers.
+  kl,      ///< c log(c / d) - c + d, of numbers >= 0. Both are taken 1e-18 larger, so 0 has a finite loss.
+};
+constexpr auto names_of(GromovLoss) {
+  using enum GromovLoss;
+  return std::to_array<Named<GromovLoss>>({{square, "square"}, {kl, "kl"}});
+}
+
+/// Two spaces, each given by a matrix, symmetric or not, in the place of distances.
 struct GromovMatrices {
   MatrixView source;     ///< C, n x n.
   MatrixView target;     ///< D, m x m.
-  MatrixView cost = {};  ///< M, n x m; empty: alpha is 1.
+  MatrixView cost = {};  ///< M, n x m; empty: it is that of the features s and t, or there is none and alpha is 1.
+  MatrixView s = {};     ///< n x r features with M_ij = |s_i - t_j|^2, in the place of `cost`, with t; empty: none.
+  MatrixView t = {};     ///< m x r features.
+  GromovLoss loss = GromovLoss::square;
 };
 
 /// Argument of a progress callback.
@@ -95,11 +127,17 @@ struct GromovOptions {
   /// Weight of E, in [0, 1]. Without features it has no effect: the weight is 1.
   double alpha = 0.5;
   GromovMethod method = GromovMethod::alternating;  ///< proximal needs eps > 0.
+  GromovMarginals marginals = GromovMarginals::balanced;
+  /// Unbalanced marginals: the weight of their divergences, > 0, in the units of E. Otherwise 0.
+  double penalty = 0;
+  /// Partial marginals: the mass of the plan, > 0 and at most the smaller total. Otherwise 0.
+  double mass = 0;
   /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this fraction of its norm. A
   /// norm below 1e-3 of its largest possible value counts as this bound. The last plan has a marginal error of at most
   /// tolerance / 10 of the mass; each earlier step is solved to a tenth of the change in the step before. > 0. With
-  /// exact plans a search ends when no step lowers the value or, for matrices and within a segment, where
-  /// GromovReport::stationarity is at most this fraction of the value.
+  /// exact plans a search ends when no step lowers the value or, for matrices or open marginals and within a segment,
+  /// where GromovReport::stationarity is at most this fraction of the value. Of points with open marginals the change
+  /// is that of the second moments of (1, |x|^2 - |y|^2, x, y) under the plan, and a semi-relaxed step has no sweeps.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
@@ -120,7 +158,8 @@ struct GromovOptions {
   double seconds = std::numeric_limits<double>::infinity();
 
   /// A first start (p x q): the cross moment sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as in
-  /// Gromov::cross_moment. For matrices the plan itself (n x m).
+  /// Gromov::cross_moment. For matrices the plan itself (n x m). With open marginals it may also be what the result of
+  /// such a problem has.
   MatrixView cross_moment = {};
   std::function<bool(GromovProgress const&)> progress = {};  ///< Return false to stop.
 };
@@ -135,6 +174,12 @@ void visit_gromov_options(Options& options, Visitor&& visit) {
         options.alpha);
   visit(Field{"method", OneOf<GromovMethod>(), "step from a plan to the next; proximal lets the entropy vanish"},
         options.method);
+  visit(Field{"marginals", OneOf<GromovMarginals>(),
+              "constraints on the marginals: both, rows alone, at most a and b, or none but penalties"},
+        options.marginals);
+  visit(Field{"penalty", kNotNegative, "unbalanced marginals: weight of their KL divergences, in the units of E"},
+        options.penalty);
+  visit(Field{"mass", kNotNegative, "partial marginals: mass to transport, at most the smaller total"}, options.mass);
   visit(Field{"tolerance", kPositive, "stop when a step changes the cross moment by at most this share"},
         options.tolerance);
   visit(Field{"iterations", at_least(1), "at most this many steps of a start"}, options.iterations);
@@ -157,35 +202,45 @@ struct GromovStart {
 };
 
 /// The result of a solve. Values are float64. The objective is evaluated at the plan after its rows and columns were
-/// moved to the marginals, as in Altschuler, Weed, Rigollet 2017, so its values bound the minimum from above.
+/// moved to the marginals that are constraints, as in Altschuler, Weed, Rigollet 2017, so its values bound the minimum
+/// from above.
 struct GromovReport {
   Status status = Status::converged;
   std::string message;  ///< One sentence: the end and, if short of the tolerance, a remedy.
   GromovMethod method = GromovMethod::alternating;
-  double eps = 0;        ///< GromovOptions::eps.
-  double alpha = 1;      ///< The weight of E: 1 without features.
-  double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy.
+  double eps = 0;                                         ///< GromovOptions::eps.
+  double alpha = 1;                                       ///< The weight of E: 1 without features.
+  GromovMarginals marginals = GromovMarginals::balanced;  ///< GromovOptions::marginals.
+  double penalty = 0;                                     ///< GromovOptions::penalty.
+  double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy + penalty divergence.
   double quadratic = 0;  ///< E(P). Its rounding error is about 1e-15 of E(a b^T).
   double linear = 0;     ///< <M, P>; 0 without features.
-  /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method.
+  /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method. Unbalanced: half of that of tensor
+  /// products.
   double entropy = 0;
+  double divergence = 0;  ///< Unbalanced: (KL(p p^T | a a^T) + KL(q q^T | b b^T)) / 2; otherwise 0.
   /// A lower bound of the minimum of alpha E + (1 - alpha) <M, .> over all plans, whatever the start, and so of the
   /// objective with entropy. The largest of these bounds: one by norms and principal moments (for matrices by means and
-  /// norms), where `starts` includes descriptors one by descriptors, and with `gap` that of branch and bound.
+  /// norms), where `starts` includes descriptors one by descriptors, and with `gap` that of branch and bound. With open
+  /// marginals E may be 0, so the bound is 0 for points, and for matrices (1 - alpha) times the mass times the least
+  /// M_ij. The mass of an unbalanced plan is unknown: then it is 0, or -infinity if an M_ij is negative.
   double lower_bound = 0;
   double gap = 0;             ///< (value - lower_bound) / |value|, 0 where the value is 0.
   std::int64_t problems = 0;  ///< Exact problems of branch and bound.
   /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
   /// last step has lowered the objective by at least this much. For matrices with eps it is eps KL(Q | P) of the last
-  /// two plans Q and P. Without eps it is the Frank-Wolfe gap: no plan lowers the linearised objective by more. NaN by
-  /// the proximal method.
+  /// two plans Q and P. With open marginals it is how much less the last linear problem has at its minimum than at the
+  /// plan before. Without eps it is the Frank-Wolfe gap: no plan lowers the linearised objective by more. NaN by the
+  /// proximal method.
   double stationarity = 0;
-  double change = 0;          ///< Change of the cross moment in the last step, relative as the tolerance.
-  double marginal_error = 0;  ///< |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is.
-  double mass = 0;            ///< sum a.
-  int iterations = 0;         ///< Steps of all starts.
-  std::int64_t sweeps = 0;    ///< Sweeps of all steps, or passes over all pairs of exact ones.
-  int best = 0;               ///< Index of the start that led to the plan.
+  double change = 0;  ///< Change of the cross moment in the last step, relative as the tolerance.
+  /// |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is, semi-relaxed without the second term. Unbalanced: the marginal
+  /// error of the last linear problem.
+  double marginal_error = 0;
+  double mass = 0;          ///< sum P.
+  int iterations = 0;       ///< Steps of all starts.
+  std::int64_t sweeps = 0;  ///< Sweeps of all steps, or passes over all pairs of exact ones.
+  int best = 0;             ///< Index of the start that led to the plan.
   std::vector<GromovStart> starts;
   struct {
     double bounds = 0, steps = 0, partition = 0, total = 0;
@@ -196,7 +251,7 @@ struct GromovReport {
 struct GromovGradients {
   MutableMatrixView x = {};  ///< n x p. For matrices by C, n x n.
   MutableMatrixView y = {};  ///< m x q. For matrices by D, m x m. By M: (1 - alpha) P.
-  MutableMatrixView s = {};  ///< n x r.
+  MutableMatrixView s = {};  ///< n x r, of features.
   MutableMatrixView t = {};  ///< m x r.
   MutableVectorView a = {};  ///< n. Defined along directions that keep sum a = sum b.
   MutableVectorView b = {};  ///< m.
@@ -207,19 +262,23 @@ struct MONGE_API Gromov {
   GromovReport report;
   /// The plan of the last linear problem, if eps > 0, with the potentials and the report of this problem. Its cost is
   /// C_ij = -<u_i, v_j>, for u (n x k) and v (m x k) below. For matrices it reads costs that `state`
-  /// keeps, so a plan that is moved out must not outlive it.
+  /// keeps, so a plan that is moved out must not outlive it. With open marginals the costs are whole, with all terms of
+  /// i and of j; unbalanced they are divided by the mass of the plan before.
   std::optional<Plan> plan;
-  std::optional<ExactPlan> exact;    ///< The same if eps is 0. For matrices its entries may lie between two plans.
+  std::optional<ExactPlan> exact;    ///< The same if eps is 0. For matrices and open marginals its entries may lie
+                                     ///< between two plans. Semi-relaxed: f is +infinity where a is 0.
   std::vector<double> u, v;          ///< Row-major. For matrices u is the cost itself (n x m), and v is empty.
   std::vector<double> cross_moment;  ///< p x q: sum_ij P_ij (x_i - mean) (y_j - mean)^T, a start for a similar problem.
-                                     ///< For matrices P itself, n x m.
+                                     ///< For matrices P itself, n x m. With open marginals (3 + p + q) x (2 + p + q):
+                                     ///< sum_ij P_ij w w^T of w = (1, |x|^2 - |y|^2, x, y) at x_i - mean and y_j -
+                                     ///< mean, and a row with <M, P> and the divergences of an unbalanced problem.
 
   struct State;  // src/gromov/gromov_state.hpp
   std::shared_ptr<State const> state;
 
   /// Derivatives of the value at a local minimum. By points and features they are derivatives of the objective while
   /// the plan stays as it is. By weights they are the potentials of the marginals. Takes two products of the plan.
-  /// Throws unsupported for the proximal method, whose plan is no minimiser.
+  /// Throws unsupported for the proximal method, whose plan is no minimiser, and by weights where marginals are open.
   void gradients(GromovGradients const& out) const;
   /// Writes the vectors u of new points, at the costs of the last step, to out (k x columns of u). `points` is k x p,
   /// and `features` is k x r like s. Plan::potential() and c_transform() take these vectors in the place of points. All
@@ -228,16 +287,16 @@ struct MONGE_API Gromov {
 };
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6
-/// relative; b is scaled to the total of a. Empty ones are uniform, as in solve(). Memory is O((n + m) (p + q)), plus
-/// that of solve_exact() if eps is 0. Throws Error (invalid_argument, unsupported, out_of_memory). A solve that does
-/// not converge throws nothing: GromovReport::status says so.
+/// relative; b is scaled to the total of a. The totals of open marginals may differ. Empty ones are uniform, as in
+/// solve(). Memory is O((n + m) (p + q)), plus that of solve_exact() if eps is 0. Throws Error (invalid_argument,
+/// unsupported, out_of_memory). A solve that does not converge throws nothing: GromovReport::status says so.
 MONGE_API Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
                               GromovOptions const& options = {});
 inline Gromov solve_gromov(Context const& context, GromovClouds const& clouds, GromovOptions const& options = {}) {
   return solve_gromov(context, clouds, {}, {}, options);
 }
 
-/// The same with E(P) = sum_ijkl (C_ik - D_jl)^2 P_ij P_kl of matrices. Memory is O(n^2 + m^2 + n m), for each start
+/// The same with E(P) = sum_ijkl L(C_ik, D_jl) P_ij P_kl of matrices. Memory is O(n^2 + m^2 + n m), for each start
 /// O(n m); a step takes O(n m (n + m)) on the host, beside its linear problem.
 MONGE_API Gromov solve_gromov(Context const& context, GromovMatrices const& matrices, VectorView a, VectorView b,
                               GromovOptions const& options = {});

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,8 +16,8 @@ from ._exact import ExactResult, result_of
 from ._followed import requires_gradient
 from ._low_rank import features_of_costs, points_of_distances
 from ._names import GROMOV, calls, lower_name, number, shown
-from ._plan_result import LazyPlan
-from ._problem import Problem, ProgressFunction, library_options, shows, warn_if_short, watching
+from ._plan_result import PlanResult
+from ._problem import Problem, ProgressFunction, library_options, shows, uniform, warn_if_short, watching
 from ._result import OTResult
 from ._solve import plan_of_sample
 
@@ -27,15 +28,18 @@ if TYPE_CHECKING:
 
 _ALWAYS_ITERATIONS = 1000
 _POT_METHODS = {"pgd": "alternating", "ppa": "proximal"}
+_LOSSES = {"l2": "square", "kl": "kl"}
+_MARGINALS = {"kl": "unbalanced", "semirelaxed": "semirelaxed", "partial": "partial"}
 
 
 @dataclass(frozen=True)
 class GromovGradients:
     """Derivatives of the value by points, features and weights, or by matrices and weights, at the plan as it is.
+    Those by weights are None where marginals are open.
 
     Attributes:
         x, y: By the points, with the shapes of X_a and X_b; or by Ca and Cb.
-        s, t: By the features; None where there are none. For matrices s is by M and t is None.
+        s, t: By the features; None where there are none. Beside M, s is by M and t is None.
         a, b: By the weights. Only directions that keep sum a = sum b are feasible.
     """
 
@@ -43,8 +47,8 @@ class GromovGradients:
     y: Array | None
     s: Array | None
     t: Array | None
-    a: Array
-    b: Array
+    a: Array | None
+    b: Array | None
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,10 @@ class _Clouds:
     followed: tuple[Any, ...] | None = None
     """x, y, s, t, a and b as the caller has them, where a tensor of PyTorch among them requires a gradient."""
     kind: Literal["points", "distances", "matrices"] = "points"
-    """distances: points and features are those that :func:`solve_gromov` has found; matrices: x is Ca, y Cb and s M."""
+    """distances: points, and features beside shifts, are those that :func:`solve_gromov` has found; matrices: x is Ca,
+    y Cb and, where t is None, s is M."""
+    loss: str = "square"
+    """Of matrices."""
     shifts: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
     """The terms of the caller's M_ij beyond |s_i - t_j|^2, by rows and by columns."""
 
@@ -65,12 +72,12 @@ class _Clouds:
         return len(self.x), len(self.y)
 
 
-class GromovResult:
+class GromovResult(PlanResult):
     """The result of :func:`monge.solve_gromov` and :func:`monge.solve_gromov_sample`, with the attributes of POT's ``OTResult`` and more.
 
     The plan is that of the last linear problem, :attr:`linear`, a result of :func:`monge.solve` or
     :func:`monge.solve_exact` with features in the place of points. Products, averages and entries are its methods.
-    Values are those of the plan after its rows and columns were moved to the weights. Arrays have the framework, dtype
+    Values are those of the plan after its rows and columns were moved to the weights that are constraints. Arrays have the framework, dtype
     and device of X_a. A pickle has the plan and the values, but no derivatives and no map of new points.
 
     If tensors of PyTorch that require gradients were given, `value` has first derivatives by points, features, matrices
@@ -86,9 +93,9 @@ class GromovResult:
         reg_type: str,
         made: _core.Gromov | None = None,
     ) -> None:
+        super().__init__(linear._problem, {}, report)
         self._clouds = clouds
         self._linear = linear
-        self._report = report
         self._cross_moment = cross_moment
         self._reg_type = reg_type
         self._made = made
@@ -100,26 +107,6 @@ class GromovResult:
         """The last linear problem, with costs -<u_i, v_j> of the features u and v, and its plan: with `reg` an
         :class:`OTResult`, otherwise an :class:`ExactResult`."""
         return self._linear
-
-    @property
-    def report(self) -> _core.GromovReport:
-        """All that is known of the solve."""
-        return self._report
-
-    @property
-    def status(self) -> str:
-        """ "converged", "iteration_limit", "precision_limit" or "stopped"."""
-        return str(self._report.status)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the solve ended at a local optimum, to its tolerance."""
-        return self.status == "converged"
-
-    @property
-    def n_iter(self) -> int:
-        """The number of steps from all starts."""
-        return int(self._report.iterations)
 
     @property
     def reg(self) -> float:
@@ -142,25 +129,16 @@ class GromovResult:
         return float(self._report.stationarity)
 
     @property
-    def marginal_error(self) -> float:
-        """The L1 error of both marginals of the plan."""
-        return float(self._report.marginal_error)
-
-    @property
-    def log(self) -> dict[str, Any]:
-        """The report as a dictionary."""
-        return dict(self._report.to_dict())
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, m)."""
-        return self._clouds.shape
+    def gap(self) -> float:
+        """(value - lower_bound) / |value| of the report: no plan is better by a larger share."""
+        return float(self._report.gap)
 
     # Values.
 
     @property
     def value(self) -> Array:
-        """value_linear + value_quad, and with `reg` reg sum P log P, or reg KL(P | a b^T) with reg_type "KL"."""
+        """value_linear + value_quad, and with `reg` reg sum P log P, or reg KL(P | a b^T) with reg_type "KL" and where
+        columns are open. Unbalanced: with the divergences that :func:`monge.solve_gromov_sample` describes."""
         report, value = self._report, self._report.value + self._shift
         if self._has_entropy:  # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
             logs = sum(float(weights @ _log(weights)) for weights in self._weights)
@@ -191,11 +169,6 @@ class GromovResult:
         return self._attached("sparse_plan", self._linear.sparse_plan)
 
     @property
-    def lazy_plan(self) -> LazyPlan:
-        """The plan, whose rows are computed on demand."""
-        return self._linear.lazy_plan
-
-    @property
     def marginals(self) -> tuple[Array, Array]:
         """P 1 (n) and P^T 1 (m)."""
         row, column = self._linear.marginals
@@ -204,28 +177,32 @@ class GromovResult:
     @property
     def cross_moment(self) -> Array:
         """sum_ij P_ij (x_i - mean) (y_j - mean)^T (p x q), or P (n x m) of matrices: a start (`plan_init`) of a problem
-        like this one."""
+        like this one. Of points with open marginals it has more moments: (3 + p + q) x (2 + p + q)."""
         return self._attached("cross_moment", self._place.array(self._cross_moment))
 
     @property
-    def potentials(self) -> tuple[Array, Array]:
+    def potentials(self) -> Any:
         """f (n) and g (m). f_i + g_j is the derivative of the value by P_ij where P has entries, and without `reg` at
-        most this derivative elsewhere. Not for the proximal method."""
+        most this derivative elsewhere. None where marginals are open, as in POT; those of the last step are
+        `linear.potentials`. Not for the proximal method."""
+        if not self._is_balanced:
+            return None
         found, shift = self._derivatives("potentials"), self.reg * (self._report.mass - 1)
-        f, g = (self._attached("potentials", self._place.array(found[name] - shift)) for name in "ab")
-        return f, g
+        return tuple(self._attached("potentials", self._place.array(found[name] - shift)) for name in "ab")
+
+    @property
+    def potential_a(self) -> Any:
+        """f (n), or None."""
+        return self.potentials and self.potentials[0]
+
+    @property
+    def potential_b(self) -> Any:
+        """g (m), or None."""
+        return self.potentials and self.potentials[1]
 
     def apply(self, v: Any, transpose: bool = False) -> Array:
         """P v for `v` of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
         return self._attached("apply", self._linear.apply(v, transpose))
-
-    def push(self, mass: Any) -> Array:
-        """`mass` on the sources, (n,) or (n, p), moved to the targets: P^T diag(1 / P 1) mass. Its total is kept."""
-        return self._attached("push", self._linear.push(mass))
-
-    def pull(self, mass: Any) -> Array:
-        """`mass` on the targets, (m,) or (m, p), moved back to the sources: P diag(1 / P^T 1) mass."""
-        return self._attached("pull", self._linear.pull(mass))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
         """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
@@ -271,7 +248,7 @@ class GromovResult:
         _core.c_transform(self._place.session(None), some.geometry, g, f, nearest)
         return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
 
-    def gradients(self) -> GromovGradients:
+    def gradients(self) -> GromovGradients:  # type: ignore[override]
         """Derivatives of the value by points or matrices, features and weights; for matrices of squared distances by the
         weights alone, and x and y are None. NotImplementedError for the proximal method, whose plan is no minimiser."""
         found = self._derivatives("gradients")
@@ -288,9 +265,9 @@ class GromovResult:
         like = {"x": clouds.x, "y": clouds.y, "s": clouds.s, "t": clouds.t}
         found: dict[str, Any] = {name: None if v is None else np.empty(tuple(v.shape)) for name, v in like.items()}
         if clouds.kind == "distances":
-            found = dict.fromkeys(found)
-        found |= {name: np.empty(size) for name, size in zip("ab", self.shape)}
-        of_costs = found["s"] if clouds.kind == "matrices" else None
+            found |= dict.fromkeys("xy" if clouds.shifts is None else found)
+        found |= {name: np.empty(size) if self._is_balanced else None for name, size in zip("ab", self.shape)}
+        of_costs = found["s"] if clouds.kind == "matrices" and clouds.t is None else None
         self._made.gradients(**(found if of_costs is None else found | {"s": None}))
         if of_costs is not None:
             of_costs[:] = (1 - self._report.alpha) * on_host(self._linear.plan)
@@ -303,18 +280,28 @@ class GromovResult:
         """(1 - alpha) <M, P> less the linear term of the report, which has |s_i - t_j|^2 in the place of M_ij."""
         if self._clouds.shifts is None:
             return 0.0
-        return (1 - self._report.alpha) * sum(float(w @ v) for w, v in zip(self._weights, self._clouds.shifts))
+        shifts = zip(self._weights, self._clouds.shifts)
+        return float(1 - self._report.alpha) * sum(float(w @ v) for w, v in shifts)
+
+    @property
+    def _is_balanced(self) -> bool:
+        return bool(self._report.marginals == "balanced")
 
     @property
     def _has_entropy(self) -> bool:
         """Whether the value has sum P log P."""
-        return self._reg_type == "entropy" and self.reg > 0 and self._report.method == "alternating"
+        alternating = self._is_balanced and self._report.method == "alternating"
+        return self._reg_type == "entropy" and self.reg > 0 and alternating
 
     @property
     def _weights(self) -> list[np.ndarray[Any, Any]]:
         """a and b in float64, of one total."""
         given = [on_host(weights).astype(np.float64) for weights in self._linear._problem.weights]
         return [weights * (self._report.mass / weights.sum()) for weights in given]
+
+    @property
+    def _held(self) -> Any:
+        return self._linear._held
 
     def _attached(self, name: str, array: Array) -> Array:
         """The array with gradients, or an error where they are asked for."""
@@ -324,10 +311,6 @@ class GromovResult:
         from .torch._gromov import follow
 
         return follow(self, name, (array,), followed)[0]
-
-    @property
-    def _place(self) -> Place:
-        return self._linear._place
 
     def __reduce__(self) -> Any:
         clouds = replace(self._clouds, followed=None)
@@ -376,29 +359,38 @@ def _cross_moment(plan_init: Any, x: Array, y: Array, a: Any, b: Any) -> np.ndar
     return sides[0].T @ _plan("plan_init", plan_init, (len(x), len(y))) @ sides[1]  # type: ignore[no-any-return]
 
 
-def _method(method: Any) -> Any:
-    return _POT_METHODS.get(method.lower(), method) if isinstance(method, str) else method
-
-
 def _library_options(
     options: Mapping[str, Any], reg: Any, reg_type: Any, unbalanced: Any, unbalanced_type: Any, max_iter: Any, tol: Any
 ) -> tuple[dict[str, Any], str]:
     """The library's options, and the kind of the entropy."""
-    if unbalanced is not None or lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
-        raise NotImplementedError("unbalanced: is given; must be None: both marginals are constraints")
+    own = dict(options)
+    if isinstance(unbalanced, str):  # As POT's documentation has it.
+        unbalanced, unbalanced_type = None, unbalanced
+    names = "'KL', 'semirelaxed' or 'partial'"
+    marginals = _MARGINALS.get(lower_name("unbalanced_type", unbalanced_type, names))
+    if marginals is None and unbalanced is not None:
+        raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be {names}")
+    if marginals == "semirelaxed":
+        unbalanced = None
+        if reg and own.get("method") is None:
+            own["method"] = "proximal"
+    elif unbalanced is None:
+        if marginals == "partial":
+            warnings.warn("unbalanced: is None, not a mass; marginals are constraints", stacklevel=4)
+        marginals = None
     kind = lower_name("reg_type", reg_type, "'entropy' or 'KL'")
     if kind not in ("entropy", "kl"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
-    own = dict(options)
-    if own.get("method", "") is None:
-        del own["method"]
-    elif "method" in own:
-        own["method"] = _method(own["method"])
+    if (method := own.pop("method", None)) is not None:
+        own["method"] = _POT_METHODS.get(method.lower(), method) if isinstance(method, str) else method
     translated = library_options(
         own,
         eps=("reg", None if reg is None else number("reg", reg)),
         iterations=("max_iter", max_iter),
         tolerance=("tol", tol),
+        marginals=("unbalanced_type", marginals),
+        penalty=("unbalanced", number("unbalanced", unbalanced) if marginals == "unbalanced" else None),
+        mass=("unbalanced", number("unbalanced", unbalanced) if marginals == "partial" else None),
     )
     return translated, kind
 
@@ -414,20 +406,26 @@ def _run(
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
 ) -> GromovResult:
+    if options.get("marginals", "balanced") != "balanced" and (a is None) != (b is None):
+        n, m = clouds.shape  # The library would give a missing side the total of the other.
+        a, b = (uniform(place, n), b) if a is None else (a, uniform(place, m))
     start = _start(plan_init, clouds, a, b)
     of_matrices = clouds.kind == "matrices"
-    x, y, s = clouds.x, clouds.y, clouds.s
+    x, y, s, t = clouds.x, clouds.y, clouds.s, clouds.t
 
     def result(made: _core.Gromov) -> GromovResult:
         report, (plan, exact), (u, v) = made.report, made.plans, made.features()
         costs: dict[str, Any] = dict(cost=u) if of_matrices else dict(x=u, y=v, cost_function="dot")
         problem = Problem(place, a, b, **costs)
+        penalties = dict.fromkeys(("penalty_a", "penalty_b"), report.penalty) if report.penalty > 0 else {}
         linear = (
             result_of(problem, {}, exact)
             if plan is None
-            else OTResult(problem, {"eps": plan.report.eps}, "kl", plan, plan.report)
+            else OTResult(problem, {"eps": plan.report.eps} | penalties, "kl", plan, plan.report)
         )
-        return GromovResult(clouds, linear, report, made.cross_moment(clouds.x.shape[1]), kind, made)
+        p, q = x.shape[1], y.shape[1]
+        rows = p if of_matrices or report.marginals == "balanced" else 3 + p + q
+        return GromovResult(clouds, linear, report, made.cross_moment(rows), kind, made)
 
     def text(state: _core.GromovProgress) -> str:
         value = "" if math.isinf(state.value) else f"value {state.value:.6g} >= {state.lower_bound:.6g}, "
@@ -437,9 +435,10 @@ def _run(
         with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "step", text) as watch:
             session = place.session(n_threads)
             if of_matrices:
-                made = _core.solve_gromov_matrices(session, x, y, s, a, b, start, options, watch)
+                M, s = (s, None) if t is None else (None, s)
+                made = _core.solve_gromov_matrices(session, x, y, M, s, t, a, b, start, clouds.loss, options, watch)
             else:
-                made = _core.solve_gromov(session, x, y, s, clouds.t, a, b, start, options, watch)
+                made = _core.solve_gromov(session, x, y, s, t, a, b, start, options, watch)
     except KeyboardInterrupt as interrupt:
         if hasattr(interrupt, "result"):
             interrupt.result = result(interrupt.result)
@@ -494,13 +493,19 @@ def solve_gromov_sample(
         starts: The number of starts; 1 is the product plan alone, as in POT. By default the product plan, descriptors (up
             to 4096 points), and all signs of up to three principal axes. Further starts are random rotations, drawn by
             `seed`.
-        plan_init: A plan to start from instead: an array (n x m), or a result. Only its cross moment matters.
+        plan_init: A plan to start from instead: an array (n x m), or a result. Only its cross moment matters and, of a
+            result with open marginals for such a problem, all its moments.
         gap: Asks for the global optimum, without `reg`: branch and bound goes on until (value - lower_bound) / value is at
             most this. The product of the dimensions of both clouds may be up to 9. 100 points in the plane take some 0.1 s
             for 0.01, in space from 1 s to minutes.
         seconds: The time of the solve at which branch and bound ends, by default never; the status is then
             "iteration_limit".
-        unbalanced, unbalanced_type: Must be None: marginals cannot be relaxed.
+        unbalanced, unbalanced_type: The constraints on the marginals p and q of P, as in POT. "KL" with a number u:
+            none, but with `reg` the penalty u / 2 (KL(p p^T | a a^T) + KL(q q^T | b b^T)), and reg / 2 times KL of the
+            tensor products P P and a b^T a b^T as the entropy. "partial" with a number: the mass of P, p <= a, q <= b,
+            for exact plans. "semirelaxed", without a number: p = a alone; with `reg` the method is then "proximal" by
+            default. b, scaled to the total of a, is its reference and start, and columns without weight stay empty.
+            Totals of a and b may differ in all three. The lower bound is 0 for points.
         n_threads: Threads on the CPU, by default one for each core.
         max_iter: The largest number of steps of a start (1000). The library's name is `iterations`.
         tol: The relative change of the cross moment at which a search ends (1e-5). The marginal error of the plan is at
@@ -515,7 +520,8 @@ def solve_gromov_sample(
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: Relaxed marginals, other metrics, `gap` in too many dimensions.
+        NotImplementedError: "KL" without `reg`, "partial" with it, other metrics, `gap` in too
+            many dimensions.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     >>> import monge, numpy as np
@@ -528,13 +534,8 @@ def solve_gromov_sample(
     if metric != "sqeuclidean":
         raise NotImplementedError(f"metric: is {shown(metric)}; must be 'sqeuclidean'")
     translated, kind = _library_options(options, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
-    if (s is None) != (t is None):
-        raise ValueError(f"{'s' if s is None else 't'}: is missing; features need both s and t")
+    of_x, of_y = _features(s, t)
     x, y = read_matrix("X_a", X_a, "(n, p)"), read_matrix("X_b", X_b, "(m, q)")
-    of_x, of_y = (
-        None if v is None else read_matrix(field, v, shape)
-        for field, v, shape in (("s", s, "(n, r)"), ("t", t, "(m, r)"))
-    )
     place = Place.of(X_a, x, y, device=device)
     given = (X_a, X_b, s, t, a, b)
     followed = given if any(map(requires_gradient, given)) else None
@@ -564,32 +565,37 @@ def solve_gromov(
     tol: float | None = None,
     verbose: bool = False,
     *,
+    s: Any = None,
+    t: Any = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[GromovKeywordOptions],
 ) -> GromovResult:
     """POT's ``solve_gromov``: Gromov-Wasserstein transport of given matrices, of any numbers, symmetric or not.
 
-    min_P  alpha sum_ijkl (Ca_ik - Cb_jl)^2 P_ij P_kl + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b
+    min_P  alpha sum_ijkl L(Ca_ik, Cb_jl) P_ij P_kl + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b
 
-    Squared distances, as those of POT's ``dist(x, x)``, beside an M of low rank are solved as points. Points with these
-    distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass over the matrix
-    proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean distances of n
-    points are squared distances of points of n - 1 dimensions, so they are accepted up to n = 1025. M may be any sum of a
-    matrix of rank up to 64, terms of rows and terms of columns, as squared distances are.
+    Squared distances, as those of POT's ``dist(x, x)``, beside features or an M of low rank are solved as points. Points
+    with these distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass over the
+    matrix proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean distances
+    of n points are squared distances of points of n - 1 dimensions, so they are accepted up to n = 1025. M may be any sum
+    of a matrix of rank up to 64, terms of rows and terms of columns, as squared distances are.
 
     For other matrices, and for tensors of PyTorch that require gradients, a step takes O(n m (n + m)) on the CPU, and
     memory is O(n^2 + m^2 + n m). The objective need not be concave then. A step without `reg` ends at the least value
     between two plans, so the result may have more than n + m - 1 entries; the search then ends where the linearised
-    objective falls by at most `tol` times the value. Starts are the product plan, descriptors and random plans.
+    objective falls by at most `tol` times the value. Starts are the product plan, descriptors and random plans. With open
+    marginals this is so for every problem with M, whose terms of rows and columns are no constants then.
 
     Args:
         Ca, Cb: Matrices (n x n) and (m x m).
-        M: Costs (n x m); None: alpha is 1.
-        loss: "L2", the square.
+        M: Costs (n x m); None: those of the features, or alpha is 1.
+        loss: "L2", the square (c - d)^2, or "KL", c log(c / d) - c + d of numbers >= 0. Both are taken 1e-18 larger for
+            "KL", so 0 has a finite loss.
         symmetric: No effect: the entries show it.
         plan_init: As for :func:`solve_gromov_sample`; of other matrices all of the plan matters.
         verbose: True shows a bar, as `progress` does.
+        s, t: Features (n x r) and (m x r) in the place of M: M_ij = |s_i - t_j|^2.
         gap: As for :func:`solve_gromov_sample`, where the matrices are squared distances.
 
     Other arguments are as for :func:`solve_gromov_sample`.
@@ -608,32 +614,49 @@ def solve_gromov(
     >>> bool((result.linear.pairs[1] == np.arange(50)[::-1]).all()), bool(result.value < 1e-12)
     (True, True)
     """
-    if lower_name("loss", loss, "'L2'") != "l2":
-        raise NotImplementedError(f"loss: is {loss!r}; must be 'L2'")
+    kind_of_loss = _LOSSES.get(lower_name("loss", loss, "'L2' or 'KL'"))
+    if kind_of_loss is None:
+        raise NotImplementedError(f"loss: is {loss!r}; must be 'L2' or 'KL'")
     given: dict[str, Any] = dict(options) | {"alpha": number("alpha", alpha), "method": method}
     translated, kind = _library_options(given, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
     of_a, of_b = read_matrix("Ca", Ca, "(n, n)"), read_matrix("Cb", Cb, "(m, m)")
-    costs = None if M is None else read_matrix("M", M, "(n, m)")
+    of_s, of_t = _features(s, t)
+    if M is not None and s is not None:
+        raise ValueError("M: is given beside features; must be None, or s and t must be")
+    costs = of_s if M is None else read_matrix("M", M, "(n, m)")
     place = Place.of(Ca, of_a, of_b, device=device)
-    inputs = (Ca, Cb, M, None, a, b)
-    if any(map(requires_gradient, inputs)):
-        clouds = _Clouds(kept(Ca, of_a), kept(Cb, of_b), costs, None, inputs, "matrices")
-    else:
-        clouds = _of_distances(of_a, of_b, costs) or _Clouds(of_a, of_b, costs, None, kind="matrices")
+    inputs = (Ca, Cb, s if M is None else M, t, a, b)
+    follows = any(map(requires_gradient, inputs))
+    # With open marginals the terms of rows and columns of M are no constants.
+    has_shifts = M is not None and translated.get("marginals", "balanced") != "balanced"
+    is_general = follows or has_shifts or kind_of_loss != "square"
+    clouds = None if is_general else _of_distances(of_a, of_b, costs, of_t)
+    if clouds is None:
+        sides = (kept(Ca, of_a), kept(Cb, of_b)) if follows else (of_a, of_b)
+        clouds = _Clouds(*sides, costs, of_t, inputs if follows else None, "matrices", kind_of_loss)
     weights = kept_optional("a", a), kept_optional("b", b)
     return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, shows(progress, verbose))
 
 
-def _of_distances(Ca: Array, Cb: Array, M: Array | None) -> _Clouds | None:
-    """Points and features with these matrices, if there are any."""
+def _features(s: Any, t: Any) -> tuple[Array | None, Array | None]:
+    """Features of both sides, or none."""
+    if (s is None) != (t is None):
+        raise ValueError(f"{'s' if s is None else 't'}: is missing; features need both s and t")
+    if s is None:
+        return None, None
+    return read_matrix("s", s, "(n, r)"), read_matrix("t", t, "(m, r)")
+
+
+def _of_distances(Ca: Array, Cb: Array, costs: Array | None, t: Array | None) -> _Clouds | None:
+    """Points and features with these matrices, if there are any. `costs` is M, or the features s beside t."""
     x, y = points_of_distances("Ca", on_host(Ca)), points_of_distances("Cb", on_host(Cb))
-    if M is not None and tuple(M.shape) != (len(Ca), len(Cb)):
-        raise ValueError(f"M: has shape {tuple(M.shape)}; must be {(len(Ca), len(Cb))}, the sizes of Ca and Cb")
+    if t is None and costs is not None and tuple(costs.shape) != (len(Ca), len(Cb)):
+        raise ValueError(f"M: has shape {tuple(costs.shape)}; must be {(len(Ca), len(Cb))}, the sizes of Ca and Cb")
     if x is None or y is None:
         return None
-    if M is None:
-        return _Clouds(x, y, None, None, kind="distances")
-    found = features_of_costs("M", on_host(M))
+    if costs is None or t is not None:
+        return _Clouds(x, y, costs, t, kind="distances")
+    found = features_of_costs("M", on_host(costs))
     if found is None:
         return None
     s, t, *shifts = found

@@ -77,6 +77,9 @@ GROMOV = {
     "target": "Cb",
     "cost": "M",
     "cross_moment": "plan_init",
+    "marginals": "unbalanced_type",
+    "penalty": "unbalanced",
+    "mass": "unbalanced",
 }
 """The same for Gromov-Wasserstein transport."""
 

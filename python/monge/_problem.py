@@ -328,14 +328,15 @@ def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
     if (problem.a is None) == (problem.b is None) or is_balanced(options):
         return problem
     problem.require_sizes()
+    n, m, place = problem.geometry.rows, problem.geometry.columns, problem.place
+    return replace(problem, a=uniform(place, n)) if problem.a is None else replace(problem, b=uniform(place, m))
 
-    def uniform(size: int) -> Array:
-        weights = problem.place.empty(size)
-        weights[:] = 1 / size
-        return problem.place.finish(weights)
 
-    n, m = problem.geometry.rows, problem.geometry.columns
-    return replace(problem, a=uniform(n)) if problem.a is None else replace(problem, b=uniform(m))
+def uniform(place: Place, size: int) -> Array:
+    """Weights of total 1."""
+    weights = place.empty(size)
+    weights[:] = 1 / size
+    return place.finish(weights)
 
 
 _OF_POT: dict[str, tuple[tuple[Any, ...], str]] = {

@@ -19,6 +19,7 @@
 namespace monge::python {
 namespace {
 
+constexpr Field kLoss{"loss", OneOf<GromovLoss>(), "of two entries"};
 constexpr auto kOptions = [](auto& options, auto&& visit) { visit_gromov_options(options, visit); };
 
 using HeldGromov = OnSession<Gromov>;
@@ -59,10 +60,13 @@ std::shared_ptr<HeldGromov> solve(std::shared_ptr<Session> const& session, nb::h
 }
 
 std::shared_ptr<HeldGromov> solve_matrices(std::shared_ptr<Session> const& session, nb::handle source,
-                                           nb::handle target, nb::handle cost, nb::handle a, nb::handle b,
-                                           nb::handle cross_moment, OptionDict const& given, nb::object progress) {
-  Array const of_source("source", source), of_target("target", target), of_cost("cost", cost);
-  GromovMatrices const matrices{of_source.matrix(), of_target.matrix(), of_cost.matrix()};
+                                           nb::handle target, nb::handle cost, nb::handle s, nb::handle t, nb::handle a,
+                                           nb::handle b, nb::handle cross_moment, nb::handle loss,
+                                           OptionDict const& given, nb::object progress) {
+  Array const of_source("source", source), of_target("target", target), of_cost("cost", cost), of_s("s", s),
+      of_t("t", t);
+  GromovMatrices matrices{of_source.matrix(), of_target.matrix(), of_cost.matrix(), of_s.matrix(), of_t.matrix()};
+  set_option(kLoss, loss, matrices.loss);
   return solve_problem(session, matrices, a, b, cross_moment, given, std::move(progress));
 }
 
@@ -117,8 +121,8 @@ void bind_gromov(nb::module_& module) {
              nb::arg("t").none(), nb::arg("a").none(), nb::arg("b").none(), nb::arg("cross_moment").none(),
              nb::arg("options"), nb::arg("progress").none());
   module.def("solve_gromov_matrices", &solve_matrices, nb::arg("session"), nb::arg("source"), nb::arg("target"),
-             nb::arg("cost").none(), nb::arg("a").none(), nb::arg("b").none(), nb::arg("cross_moment").none(),
-             nb::arg("options"), nb::arg("progress").none());
+             nb::arg("cost").none(), nb::arg("s").none(), nb::arg("t").none(), nb::arg("a").none(), nb::arg("b").none(),
+             nb::arg("cross_moment").none(), nb::arg("loss"), nb::arg("options"), nb::arg("progress").none());
 }
 
 }  // namespace monge::python

@@ -229,10 +229,13 @@ void visit_members(GromovReport const*, Visit const& visit) {
   visit("method", &GromovReport::method);
   visit("eps", &GromovReport::eps);
   visit("alpha", &GromovReport::alpha);
+  visit("marginals", &GromovReport::marginals);
+  visit("penalty", &GromovReport::penalty);
   visit("value", &GromovReport::value);
   visit("quadratic", &GromovReport::quadratic);
   visit("linear", &GromovReport::linear);
   visit("entropy", &GromovReport::entropy);
+  visit("divergence", &GromovReport::divergence);
   visit("lower_bound", &GromovReport::lower_bound);
   visit("gap", &GromovReport::gap);
   visit("problems", &GromovReport::problems);

@@ -1,13 +1,56 @@
 #include "gromov/gromov_problem.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
 
 #include "core/strided.hpp"
+#include "entropic/input.hpp"
 #include "geometry/points.hpp"
 #include "geometry/validation.hpp"
 
 namespace monge {
+
+void validate_features(MatrixView s, MatrixView t, std::int64_t n, std::int64_t m, Device context) {
+  require((s.data() == nullptr) == (t.data() == nullptr), "{}: is missing; features need both s and t",
+          s.data() == nullptr ? "s" : "t");
+  if (s.data() == nullptr) return;
+  require(s.columns() > 0, "s: is {} x {}; must have at least one column", s.rows(), s.columns());
+  validate_matrix("s", s, n, s.columns(), context);
+  validate_matrix("t", t, m, s.columns(), context);
+}
+
+GromovProblem::GromovProblem(Backend const& backend, std::int64_t n, std::int64_t m, VectorView a, VectorView b,
+                             GromovOptions const& options) {
+  using enum GromovMarginals;
+  constexpr double kSameTotals = 1e-6;
+  ValidMarginals given = read_marginals(backend, a, b, {n, m, 0});
+  if (options.marginals == balanced)
+    given = with_equal_totals(std::move(given), {.tolerance = 0}, "; totals must be equal");
+  a_ = Eigen::Map<DenseVector const>(given.a.data(), n);
+  b_ = Eigen::Map<DenseVector const>(given.b.data(), m);
+  double const least = std::min(given.total_a, given.total_b);
+  if (options.marginals == partial)
+    require(options.mass > 0 && options.mass <= (1 + kSameTotals) * least,
+            "mass: is {}; must be > 0 and at most {}, the smaller total of the weights", options.mass, least);
+  total_ = options.marginals == partial      ? options.mass
+           : options.marginals == unbalanced ? std::sqrt(given.total_a) * std::sqrt(given.total_b)
+                                             : given.total_a;
+  if (options.marginals == semirelaxed) b_ *= total_ / given.total_b;
+  first_a_ = options.marginals == balanced ? a_ : DenseVector(a_ * (total_ / given.total_a));
+  first_b_ = options.marginals == balanced ? b_ : DenseVector(b_ * (total_ / b_.sum()));
+}
+
+UnbalancedTerms GromovProblem::terms_of(DenseMatrix const&) const {
+  throw Error(ErrorCode::unsupported, "marginals: are constraints; must be unbalanced");
+}
+
+DenseMatrix GromovProblem::scaled(DenseMatrix const& image, double factor) const {
+  return factor * image;
+}
 
 ImagePolytope GromovProblem::polytope() const {
   throw Error(ErrorCode::unsupported,
@@ -32,6 +75,18 @@ std::optional<DenseMatrix> read_start(Backend const& backend, GromovOptions cons
   if (options.cross_moment.data() == nullptr) return {};
   validate_matrix("cross_moment", options.cross_moment, rows, columns, backend.device());
   return read_finite("cross_moment", backend, options.cross_moment);
+}
+
+double relative_entropy(DenseVector const& p, DenseVector const& weights) {
+  auto const term = [](double p, double w) { return p > 0 ? p * (std::log(p) - std::log(w)) : 0.0; };
+  return p.binaryExpr(weights, term).sum();
+}
+
+void refuse_weights(GromovGradients const& out, GromovMarginals marginals) {
+  if (out.a.data() != nullptr || out.b.data() != nullptr)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("gradients: marginals are {}; must be balanced for derivatives by a and b", name(marginals)));
 }
 
 void write(DenseMatrix const& from, MutableMatrixView to) {

@@ -15,6 +15,7 @@ struct StartingPoint {
   GromovStartKind kind;
   DenseMatrix image;
   double value = kInfinity;  // alpha E + (1 - alpha) <M, .> of its plan, where it is known.
+  bool is_plan = false;      // Whether the image has the plan.
 };
 
 /// A lower bound of alpha E + (1 - alpha) <M, .> and, where it is the cost of a plan, a start from the plan.
@@ -27,6 +28,13 @@ struct GromovValue {
   DenseMatrix image;
   double quadratic = 0;  // E(P)
   double linear = 0;     // <M, P>
+};
+
+/// The terms of an unbalanced objective at a plan.
+struct UnbalancedTerms {
+  double mass = 0;
+  double value = 0;       // alpha E + (1 - alpha) <M, P>
+  double divergence = 0;  // penalty (sum p log(p / a) + sum q log(q / b)) + eps sum P log(P / a b^T)
 };
 
 /// The convex hull of the corners and their opposites, which holds the images of all plans, but for parts that change
@@ -44,9 +52,11 @@ class GromovProblem {
  public:
   virtual ~GromovProblem() = default;
 
+  /// The weights of the linear problems.
   DenseVector const& a() const { return a_; }
   DenseVector const& b() const { return b_; }
   double alpha() const { return alpha_; }
+  /// The mass of the starts and, unless it is unbalanced, of every plan.
   double total() const { return total_; }
   double constant() const { return constant_; }
   /// The largest size of a term of the value, by which its rounding errors are judged.
@@ -84,12 +94,22 @@ class GromovProblem {
   virtual GromovValue value_of(Plan const& plan, DenseVector& row, DenseVector& column) const = 0;
   virtual GromovValue value_of(ExactPlan const& plan) const = 0;
 
+  // Unbalanced problems alone.
+  virtual UnbalancedTerms terms_of(DenseMatrix const& image) const;
+  /// The image of the plan times a factor.
+  virtual DenseMatrix scaled(DenseMatrix const& image, double factor) const;
+
   virtual void gradients(Gromov const& result, GromovGradients const& out) const = 0;
   virtual void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
                                MutableMatrixView out) const = 0;
 
  protected:
+  /// Reads the weights.
+  GromovProblem(Backend const& backend, std::int64_t n, std::int64_t m, VectorView a, VectorView b,
+                GromovOptions const& options);
+
   DenseVector a_, b_;
+  DenseVector first_a_, first_b_;  // Marginals of the starts.
   double alpha_ = 1, total_ = 1, constant_ = 0, size_ = 0, least_ = 0, largest_ = 0;
   bool concave_ = true;
   char const* image_name_ = "cross moment";
@@ -111,6 +131,8 @@ struct StartList {
   std::vector<StartingPoint> starts;
 };
 
+/// Features of both sides: none, or n x r and m x r.
+void validate_features(MatrixView s, MatrixView t, std::int64_t n, std::int64_t m, Device context);
 /// The values of a matrix, which must be finite; `entries` is their name in the message.
 DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view,
                         char const* entries = "coordinates");
@@ -119,6 +141,10 @@ std::optional<DenseMatrix> read_start(Backend const& backend, GromovOptions cons
                                       std::int64_t columns);
 /// The factor that brings `mass` to at most `weight`.
 inline constexpr auto factor_to = [](double weight, double mass) { return mass > weight ? weight / mass : 1.0; };
+/// sum p log(p / w)
+double relative_entropy(DenseVector const& p, DenseVector const& weights);
+/// Throws for derivatives by weights where marginals are open.
+void refuse_weights(GromovGradients const& out, GromovMarginals marginals);
 /// Writes to a view in host memory.
 void write(DenseMatrix const& from, MutableMatrixView to);
 /// Calls visit(i, j, P_ij) for each entry.

@@ -38,10 +38,25 @@ DenseMatrix dense(ExactPlan const& plan) {
   return result;
 }
 
-void validate_square(char const* field, MatrixView view, Device context) {
+/// The rows of a square matrix.
+std::int64_t valid_size(char const* field, MatrixView view, Device context) {
   require(view.rows() > 0 && view.rows() == view.columns(), "{}: is {} x {}; must be square, of at least one row",
           field, view.rows(), view.columns());
   validate_matrix(field, view, view.rows(), view.columns(), context);
+  return view.rows();
+}
+
+/// Added to both entries of the loss kl.
+constexpr double kAddedToEntries = 1e-18;
+
+/// The loss kl.
+constexpr auto kl_loss = [](double c, double d) { return (c > 0 ? c * std::log(c / d) : 0.0) - c + d; };
+
+DenseMatrix squared_distances(DenseMatrix const& s, DenseMatrix const& t) {
+  DenseMatrix result(s.rows(), t.rows());
+  for (std::int64_t i = 0; i < s.rows(); ++i)
+    result.row(i) = (t.rowwise() - s.row(i)).rowwise().squaredNorm().transpose();
+  return result;
 }
 
 /// The plan between weights that takes rows and columns in a random order.
@@ -57,75 +72,110 @@ DenseMatrix random_plan(DenseVector const& a, DenseVector const& b, int seed, st
 }  // namespace
 
 MatrixProblem::Side::Side(char const* field, Backend const& backend, MatrixView view, DenseVector const& weights,
-                          double total)
-    : matrix(read_finite(field, backend, view, "entries")) {
-  double const largest = matrix.cwiseAbs().maxCoeff() * total;
+                          GromovLoss loss, bool is_target)
+    : matrix(read_finite(field, backend, view, "entries")), is_log(loss == GromovLoss::kl && is_target) {
+  double const total = weights.sum(), largest = matrix.cwiseAbs().maxCoeff() * total;
   require(std::isfinite(4 * largest * largest),
-          "{}: has entries of up to {:.3g}; the square, times that of the mass, "
-          "must be finite",
-          field, matrix.cwiseAbs().maxCoeff());
+          "{}: has entries of up to {:.3g}; the square, times that of the mass, must be finite", field,
+          matrix.cwiseAbs().maxCoeff());
+  if (loss == GromovLoss::kl) {
+    Eigen::Index i = 0, k = 0;
+    double const least = matrix.minCoeff(&i, &k);
+    require(least >= 0, "{}: row {}, column {} is {}; entries must be >= 0 for the loss kl", field, i, k, least);
+    matrix.array() += kAddedToEntries;
+  }
   symmetric = matrix == matrix.transpose();
+  if (is_log) matrix = matrix.array().log() / 2;
   mean = weights.dot(matrix * weights) / total / total;
   matrix.array() -= mean;
-  sums = matrix * weights + matrix.transpose() * weights;
-  squares = matrix.cwiseAbs2() * weights + matrix.cwiseAbs2().transpose() * weights;
-  square = weights.dot(squares) / 2;
+  if (is_log) mean = std::exp(2 * mean);
+}
+
+DenseMatrix MatrixProblem::Side::entries() const {
+  return is_log ? DenseMatrix(mean * (2 * matrix.array()).exp()) : DenseMatrix(matrix.array() + mean);
 }
 
 MatrixProblem::MatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
-                             GromovOptions const& options) {
-  validate_square("source", matrices.source, backend.device());
-  validate_square("target", matrices.target, backend.device());
-  std::int64_t const n = matrices.source.rows(), m = matrices.target.rows();
-  ValidMarginals const marginals =
-      with_equal_totals(read_marginals(backend, a, b, {n, m, 0}), {.tolerance = 0}, "; totals must be equal");
-  a_ = Eigen::Map<DenseVector const>(marginals.a.data(), n);
-  b_ = Eigen::Map<DenseVector const>(marginals.b.data(), m);
-  total_ = marginals.total_a;
-  source_.emplace("source", backend, matrices.source, a_, total_);
-  target_.emplace("target", backend, matrices.target, b_, total_);
+                             GromovOptions const& options)
+    : GromovProblem(backend, valid_size("source", matrices.source, backend.device()),
+                    valid_size("target", matrices.target, backend.device()), a, b, options),
+      loss_(matrices.loss) {
+  source_.emplace("source", backend, matrices.source, first_a_, loss_, false);
+  target_.emplace("target", backend, matrices.target, first_b_, loss_, true);
+  std::int64_t const n = a_.size(), m = b_.size();
   threads_ = host_threads(backend);
   concave_ = false;
   image_name_ = "plan";
   largest_ = std::min(a_.norm(), b_.norm());
+  double const mean = source_->mean, scale = target_->mean, difference = mean - scale;
+  if (loss_ == GromovLoss::kl) {
+    source_->own = source_->matrix.unaryExpr([&](double c) { return kl_loss(c + mean, scale); });
+    target_->own = target_->matrix.unaryExpr([&](double d) { return scale * std::expm1(2 * d) - 2 * mean * d; });
+  } else {
+    source_->own = source_->matrix.unaryExpr([&](double c) { return c * (c + 2 * difference); });
+    target_->own = target_->matrix.unaryExpr([&](double d) { return std::pow(d - difference, 2); });
+  }
+  of_product_ = (first_a_.dot(source_->slopes(first_a_)) + first_b_.dot(target_->slopes(first_b_))) / 2;
+  validate_features(matrices.s, matrices.t, n, m, backend.device());
+  bool const has_features = matrices.s.data() != nullptr;
   if (matrices.cost.data() != nullptr) {
+    require(!has_features, "cost: is given beside features; must be empty, or s and t");
     validate_matrix("cost", matrices.cost, n, m, backend.device());
     cost_ = read_finite("cost", backend, matrices.cost, "entries");
+  } else if (has_features) {
+    s_ = read_finite("s", backend, matrices.s);
+    t_ = read_finite("t", backend, matrices.t);
+    cost_ = squared_distances(s_, t_);
+  }
+  if (is_fused()) {
     alpha_ = options.alpha;
     least_ = (1 - alpha_) * total_ * cost_.minCoeff();
     size_ = (1 - alpha_) * total_ * cost_.cwiseAbs().maxCoeff();
   }
-  offset_ = std::pow((source_->mean - target_->mean) * total_, 2);
-  constant_ = alpha_ * (offset_ + source_->square + target_->square);
-  size_ += constant_;
+  constant_ = alpha_ * of_product_;
+  size_ += constant_ + (loss_ == GromovLoss::kl ? alpha_ * mean * total_ * total_ : 0.0);
 }
 
 GromovBound MatrixProblem::bound(Context const&) const {
+  double const one = source_->mean, other = target_->mean;
+  if (loss_ == GromovLoss::kl) {  // By Jensen's inequality.
+    double const mean = b_.dot(target_->entries() * b_) / total_ / total_;
+    return {alpha_ * total_ * total_ * kl_loss(one, mean) + least_, {}};
+  }
   // The norms of the centred matrices differ by no more than the matrices.
-  double const difference = std::sqrt(source_->square) - std::sqrt(target_->square);
-  return {alpha_ * (offset_ + difference * difference) + least_, {}};
+  auto const norm = [](Side const& side, DenseVector const& weights) {
+    return std::sqrt(weights.dot(side.matrix.cwiseAbs2() * weights));
+  };
+  return {
+      alpha_ * (std::pow((one - other) * total_, 2) + std::pow(norm(*source_, a_) - norm(*target_, b_), 2)) + least_,
+      {}};
 }
 
 GromovBound MatrixProblem::descriptor_bound(Context const& context) const {
   // Rows alone bound E, as columns do.
   auto const of = [&](Side const& side, DenseVector const& weights) {
-    auto const row = [&](std::int64_t i, Eigen::Ref<DenseVector> out) { out = side.matrix.row(i).array() + side.mean; };
-    auto const column = [&](std::int64_t i, Eigen::Ref<DenseVector> out) {
-      out = side.matrix.col(i).array() + side.mean;
-    };
+    DenseMatrix const entries = side.entries();
+    auto const row = [&](std::int64_t i, Eigen::Ref<DenseVector> out) { out = entries.row(i); };
+    auto const column = [&](std::int64_t i, Eigen::Ref<DenseVector> out) { out = entries.col(i); };
     DenseMatrix const of_rows = descriptors(threads_, weights, total_, row);
     if (is_symmetric()) return of_rows;
     DenseMatrix both(of_rows.rows(), 2 * of_rows.cols());
     both << of_rows, descriptors(threads_, weights, total_, column);
     return DenseMatrix(std::sqrt(0.5) * both);
   };
-  DenseMatrix const u = of(*source_, a_), v = of(*target_, b_);
+  DenseMatrix const u = of(*source_, first_a_), v = of(*target_, first_b_);
   DenseMatrix cost(u.rows(), v.rows());
+  double const root = std::sqrt(total_ / static_cast<double>(u.cols()));  // A descriptor is a mean, times this root.
   parallel_for(threads_, u.rows(), [&](std::int64_t i) {
-    cost.row(i) = alpha_ * (v.rowwise() - u.row(i)).rowwise().squaredNorm().transpose();
+    if (loss_ == GromovLoss::kl) {
+      for (std::int64_t j = 0; j < v.rows(); ++j)
+        cost(i, j) = alpha_ * root * u.row(i).binaryExpr(v.row(j), kl_loss).sum();
+    } else {
+      cost.row(i) = alpha_ * (v.rowwise() - u.row(i)).rowwise().squaredNorm().transpose();
+    }
     if (is_fused()) cost.row(i) += (1 - alpha_) * cost_.row(i);
   });
-  ExactPlan const plan = solve_exact(context, CostMatrix{view_of(cost)}, view_of(a_), view_of(b_));
+  ExactPlan const plan = solve_exact(context, CostMatrix{view_of(cost)}, view_of(first_a_), view_of(first_b_));
   return {plan.report.dual, dense(plan)};
 }
 
@@ -139,11 +189,14 @@ std::vector<StartingPoint> MatrixProblem::starts(Backend const& backend, GromovO
     make_feasible(*given);
     list.add(GromovStartKind::given, [&] { return image_of(*given); });
   }
-  list.add(GromovStartKind::product, [&] { return image_of(DenseMatrix(a_ * (b_ / total_).transpose())); });
+  list.add(GromovStartKind::product, [&] { return image_of(DenseMatrix(first_a_ * (first_b_ / total_).transpose())); });
   if (described) list.add(GromovStartKind::descriptors, [&] { return image_of(*described); });
   for (std::uint64_t number = 0; options.starts > 0 && !list.is_full(); number += to_size(a_.size() + b_.size()))
-    list.add(GromovStartKind::random, [&] { return image_of(random_plan(a_, b_, options.seed, number)); });
-  for (StartingPoint& start : list.starts) start.value = value(value_of(start.image));
+    list.add(GromovStartKind::random, [&] { return image_of(random_plan(first_a_, first_b_, options.seed, number)); });
+  for (StartingPoint& start : list.starts) {
+    start.value = value(value_of(start.image));
+    start.is_plan = true;
+  }
   return std::move(list.starts);
 }
 
@@ -176,7 +229,7 @@ GromovValue MatrixProblem::value_of(DenseMatrix image) const {
   std::int64_t const m = b_.size();
   double const product = image.leftCols(m).cwiseProduct(image.rightCols(m)).sum();
   GromovValue value;
-  value.quadratic = offset_ + std::max(source_->square + target_->square - 2 * product, 0.0);
+  value.quadratic = std::max(of_product_ - 2 * product, 0.0);
   if (is_fused()) value.linear = image.leftCols(m).cwiseProduct(cost_).sum();
   value.image = std::move(image);
   return value;
@@ -209,33 +262,48 @@ void MatrixProblem::gradients(Gromov const& result, GromovGradients const& out) 
   std::int64_t const n = a_.size(), m = b_.size();
   for (auto const& [field, view, size] : {std::tuple{"x", out.x, n}, {"y", out.y, m}})
     if (view.data() != nullptr) validate_matrix(field, view, size, size, Device{});
-  for (auto const& [field, view] : {std::pair{"s", out.s}, {"t", out.t}})
-    require(view.data() == nullptr, "{}: is given; must be empty, since the problem has no features", field);
+  for (auto const& [field, view, like] : {std::tuple{"s", out.s, &s_}, {"t", out.t, &t_}})
+    if (view.data() != nullptr) validate_matrix(field, view, like->rows(), like->cols(), Device{});
   for (auto const& [field, view, size] : {std::tuple{"a", out.a, n}, {"b", out.b, m}})
     if (view.data() != nullptr) validate_vector(field, view, size, Device{});
 
   DenseMatrix const plan = result.plan ? dense(*result.plan) : dense(*result.exact);
   DenseVector const row = plan.rowwise().sum(), column = plan.colwise().sum().transpose();
-  double const shift = target_->mean - source_->mean;  // Both matrices less the mean of the source: c, and d + shift.
-  auto const by_matrix = [&](MutableMatrixView to, DenseMatrix const& own, double difference, DenseVector const& mass,
-                             DenseMatrix const& image) {
+  // The loss f(c) + f'(d) - 2 c d has the derivative `own` of f at an entry, and `factor` times that of its own value
+  // in the product, which is `image`.
+  auto const by_matrix = [&](MutableMatrixView to, DenseMatrix const& at, DenseVector const& mass,
+                             DenseMatrix const& image, auto const& own, auto const& factor) {
     if (to.data() == nullptr) return;
-    DenseMatrix const squares = (own.array() + difference).matrix().cwiseProduct(mass * mass.transpose());
-    write(2 * alpha_ * (squares - image), to);
+    DenseMatrix const masses = mass * mass.transpose();
+    write(alpha_ * (at.unaryExpr(own).cwiseProduct(masses) - 2 * at.unaryExpr(factor).cwiseProduct(image)), to);
   };
   auto const moved = [&](auto const& by, DenseMatrix const& matrix) {
     return product(threads_, product(threads_, by, matrix), by.transpose());
   };
-  by_matrix(out.x, c, -shift, row, moved(plan, d));
-  by_matrix(out.y, d, shift, column, moved(plan.transpose(), c));
+  DenseMatrix const of_target = moved(plan, d), of_source = moved(plan.transpose(), c);
+  double const mean = source_->mean, scale = target_->mean;
+  auto const one = [](double) { return 1.0; };
+  if (loss_ == GromovLoss::kl) {
+    by_matrix(
+        out.x, source_->entries(), row, of_target, [&](double c) { return std::log(c / scale); }, one);
+    by_matrix(
+        out.y, target_->entries(), column, of_source, [&](double d) { return 1 - mean / d; },
+        [](double d) { return 0.5 / d; });
+  } else {
+    by_matrix(
+        out.x, source_->entries(), row, of_target, [&](double c) { return 2 * (c - scale); }, one);
+    by_matrix(
+        out.y, target_->entries(), column, of_source, [&](double d) { return 2 * (d - mean); }, one);
+  }
+  if (out.s.data() != nullptr) write(2 * (1 - alpha_) * (row.asDiagonal() * s_ - plan * t_), out.s);
+  if (out.t.data() != nullptr) write(2 * (1 - alpha_) * (column.asDiagonal() * t_ - plan.transpose() * s_), out.t);
   double const constant = result.report.eps * (total_ - 1);
   auto const potential = [&](MutableVectorView to, std::vector<double> const& linear, DenseVector const& rest) {
     if (to.data() != nullptr)
       write_vector(to, [&](std::int64_t i) { return linear[to_size(i)] + alpha_ * rest(i) + constant; });
   };
-  potential(out.a, result.plan ? result.plan->f() : result.exact->f, source_->squares - 2 * shift * source_->sums);
-  potential(out.b, result.plan ? result.plan->g() : result.exact->g,
-            (target_->squares + 2 * shift * target_->sums).array() + 2 * shift * shift * total_);
+  potential(out.a, result.plan ? result.plan->f() : result.exact->f, source_->slopes(a_));
+  potential(out.b, result.plan ? result.plan->g() : result.exact->g, target_->slopes(b_));
 }
 
 void MatrixProblem::source_features(Backend const&, Gromov const&, MatrixView, MatrixView, MutableMatrixView) const {

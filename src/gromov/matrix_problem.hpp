@@ -7,7 +7,7 @@
 
 namespace monge {
 
-class MatrixProblem final : public GromovProblem {
+class MatrixProblem : public GromovProblem {
  public:
   /// Reads and checks all arguments.
   MatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
@@ -31,29 +31,34 @@ class MatrixProblem final : public GromovProblem {
   void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
                        MutableMatrixView out) const override;
 
- private:
-  /// A matrix, less its weighted mean.
+ protected:
+  /// A matrix as the products B(P) read it. The loss of two entries is f + f' - 2 c d for their values c and d in
+  /// `matrix` and f and f' in `own`, whatever the plan.
   struct Side {
-    Side(char const* field, Backend const& backend, MatrixView view, DenseVector const& weights, double total);
+    Side(char const* field, Backend const& backend, MatrixView view, DenseVector const& weights, GromovLoss loss,
+         bool is_target);
+    DenseMatrix entries() const;
+    /// sum_k p_k (f_ik + f_ki)
+    DenseVector slopes(DenseVector const& marginal) const { return own * marginal + own.transpose() * marginal; }
 
-    DenseMatrix matrix;
-    double mean = 0;
-    DenseVector sums;     // sum_k a_k (C_ik + C_ki)
-    DenseVector squares;  // sum_k a_k (C_ik^2 + C_ki^2)
-    double square = 0;    // sum_ik a_i a_k C_ik^2
+    DenseMatrix matrix;  // Less the weighted mean; for the target of the loss kl half of the logarithm.
+    DenseMatrix own;
+    double mean = 0;      // Of the entries; for the target of kl their geometric mean.
+    bool is_log = false;  // Whether this is the target of kl.
     bool symmetric = true;
   };
 
   bool is_fused() const { return cost_.size() > 0; }
   bool is_symmetric() const { return source_->symmetric && target_->symmetric; }
   DenseMatrix image_of(DenseMatrix const& plan) const;
-  GromovValue value_of(DenseMatrix image) const;
+  virtual GromovValue value_of(DenseMatrix image) const;
   /// Moves rows and columns to the marginals a and b.
-  void make_feasible(DenseMatrix& plan) const;
+  virtual void make_feasible(DenseMatrix& plan) const;
 
+  GromovLoss loss_ = GromovLoss::square;
   std::optional<Side> source_, target_;
-  DenseMatrix cost_;   // M
-  double offset_ = 0;  // The square of the difference of the means, times the square of the total.
+  DenseMatrix cost_, s_, t_;  // M and the features that it is of, if it is.
+  double of_product_ = 0;     // E(a b^T / T)
   int threads_ = 1;
 };
 

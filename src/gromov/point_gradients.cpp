@@ -75,7 +75,7 @@ struct SideGradients {
 
 }  // namespace
 
-void PointProblem::gradients(Gromov const& result, GromovGradients const& out) const {
+void PointProblem::check_gradients(GromovGradients const& out) const {
   GromovSide const &x = source_, &y = target_;
   Device const host;
   auto const check = [&](char const* field, MutableMatrixView view, DenseMatrix const& like) {
@@ -87,7 +87,11 @@ void PointProblem::gradients(Gromov const& result, GromovGradients const& out) c
   check("t", out.t, y.features);
   for (auto const& [field, view, size] : {std::tuple{"a", out.a, a_.size()}, {"b", out.b, b_.size()}})
     if (view.data() != nullptr) validate_vector(field, view, size, host);
+}
 
+void PointProblem::gradients(Gromov const& result, GromovGradients const& out) const {
+  GromovSide const &x = source_, &y = target_;
+  check_gradients(out);
   Images const of_x = images_of(result, y, x.points.rows(), false), of_y = images_of(result, x, y.points.rows(), true);
   DenseMatrix const cross = x.points.transpose() * of_x.points, turned = cross.transpose();
   SideGradients const source{*this, x, y, of_x, cross}, target{*this, y, x, of_y, turned};

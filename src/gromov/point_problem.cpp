@@ -23,10 +23,10 @@ DenseVector centre(char const* field, DenseMatrix& points, DenseVector const& we
 
 /// `points` has been read with the other side's, whose dimension may differ.
 GromovSide side_of(Backend const& backend, char const* field, MatrixView points, char const* feature_field,
-                   MatrixView features, std::vector<double> const& weights) {
+                   MatrixView features, DenseVector const& weights) {
   GromovSide side;
   side.points = read_finite(field, backend, points);
-  side.weights = Eigen::Map<DenseVector const>(weights.data(), static_cast<std::int64_t>(weights.size()));
+  side.weights = weights;
   side.centre = centre(field, side.points, side.weights);
   side.norms = side.points.rowwise().squaredNorm();
   for (std::int64_t i = 0; i < side.norms.size(); ++i)
@@ -45,7 +45,7 @@ GromovSide side_of(Backend const& backend, char const* field, MatrixView points,
   return side;
 }
 
-void validate_clouds(GromovClouds const& clouds, Device context) {
+GromovClouds const& valid(GromovClouds const& clouds, Device context) {
   auto const points = [&](char const* field, MatrixView view) {
     require(view.rows() > 0 && view.columns() > 0, "{}: is {} x {}; must have at least one point and dimension", field,
             view.rows(), view.columns());
@@ -53,12 +53,8 @@ void validate_clouds(GromovClouds const& clouds, Device context) {
   };
   points("x", clouds.x);
   points("y", clouds.y);
-  require((clouds.s.data() == nullptr) == (clouds.t.data() == nullptr), "{}: is missing; features need both s and t",
-          clouds.s.data() == nullptr ? "s" : "t");
-  if (clouds.s.data() == nullptr) return;
-  require(clouds.s.columns() > 0, "s: is {} x {}; must have at least one column", clouds.s.rows(), clouds.s.columns());
-  validate_matrix("s", clouds.s, clouds.x.rows(), clouds.s.columns(), context);
-  validate_matrix("t", clouds.t, clouds.y.rows(), clouds.s.columns(), context);
+  validate_features(clouds.s, clouds.t, clouds.x.rows(), clouds.y.rows(), context);
+  return clouds;
 }
 
 /// The sum of (X_i - Y_j)^2 under P from <P, X Y^T>, with the marginals a and b.
@@ -69,16 +65,10 @@ double squared_difference(GromovSide const& x, GromovSide const& y, double produ
 }  // namespace
 
 PointProblem::PointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
-                           GromovOptions const& options) {
-  validate_clouds(clouds, backend.device());
-  Shape const shape{clouds.x.rows(), clouds.y.rows(), clouds.x.columns()};
-  ValidMarginals const marginals =
-      with_equal_totals(read_marginals(backend, a, b, shape), {.tolerance = 0}, "; totals must be equal");
-  source_ = side_of(backend, "x", clouds.x, "s", clouds.s, marginals.a);
-  target_ = side_of(backend, "y", clouds.y, "t", clouds.t, marginals.b);
-  a_ = source_.weights;
-  b_ = target_.weights;
-  total_ = marginals.total_a;
+                           GromovOptions const& options)
+    : GromovProblem(backend, valid(clouds, backend.device()).x.rows(), clouds.y.rows(), a, b, options) {
+  source_ = side_of(backend, "x", clouds.x, "s", clouds.s, first_a_);
+  target_ = side_of(backend, "y", clouds.y, "t", clouds.t, first_b_);
   bool const fused = source_.features.cols() > 0;
   alpha_ = fused ? options.alpha : 1;
   if (fused) offset_ = (source_.centre_of_features - target_.centre_of_features).squaredNorm() * total_;

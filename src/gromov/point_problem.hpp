@@ -19,7 +19,7 @@ struct GromovSide {
   double feature_spread = 0;  // sum_i a_i |s_i|^2
 };
 
-class PointProblem final : public GromovProblem {
+class PointProblem : public GromovProblem {
  public:
   /// Reads and checks all arguments.
   PointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
@@ -49,14 +49,16 @@ class PointProblem final : public GromovProblem {
   void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
                        MutableMatrixView out) const override;
 
- private:
+ protected:
   bool puts_cross_at_source() const { return target_.points.cols() <= source_.points.cols(); }
-  DenseMatrix features_at_source(DenseMatrix const& points, DenseMatrix const& features,
-                                 DenseMatrix const& cross) const;
+  /// The vectors u of points at this image.
+  virtual DenseMatrix features_at_source(DenseMatrix const& points, DenseMatrix const& features,
+                                         DenseMatrix const& image) const;
+  void check_gradients(GromovGradients const& out) const;
   /// E of a plan with this cross moment, `norms` = sum_ij P_ij (|x_i|^2 - |y_j|^2)^2.
   double quadratic(DenseMatrix const& cross, double norms) const;
 
-  GromovSide source_, target_;
+  GromovSide source_, target_;  // Their weights are those of the starts.
   double offset_ = 0;
 };
 

@@ -1,4 +1,6 @@
 // `monge gromov`, run as a user would.
+#include <filesystem>
+
 #include "program.hpp"
 
 namespace monge::cli {
@@ -81,7 +83,90 @@ TEST_F(GromovProgram, TakesEntropyFeaturesAndWeights) {
   }
 }
 
+TEST_F(GromovProgram, TakesMatrices) {
+  // The second matrix is the first one, in another order.
+  write_array(path("c.npy"), {{3, 3}, std::vector<double>{0, 1, 4, 1, 0, 2, 4, 2, 0}});
+  write_array(path("d.npy"), {{3, 3}, std::vector<double>{0, 2, 4, 2, 0, 1, 4, 1, 0}});
+  write_array(path("v.npy"), {{3, 1}, std::vector<double>{10, 20, 30}});
+  std::vector<std::string> arguments{"gromov",      "--source", path("c.npy"),  "--target", path("d.npy"), "--values",
+                                     path("v.npy"), "--out",    path("result"), "--device", "cpu"};
+  for (char const* const loss : {"square", "kl"}) {
+    std::vector<std::string> given = arguments;
+    given.insert(given.end(), {"--loss", loss});
+    Outcome const outcome = run(given);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(std::string("matrices of 3 x 3 and 3 x 3, loss ") + loss));
+    EXPECT_THAT(read_index_array("indices", path("result/plan_indices.npy")).values, ElementsAre(2, 1, 0));
+    EXPECT_THAT(numbers("result/map.npy"), ElementsAre(30, 20, 10));
+    EXPECT_EQ(numbers("result/cross_moment.npy").size(), 9u);
+    EXPECT_EQ(numbers("result/u.npy").size(), 9u);
+    EXPECT_FALSE(std::filesystem::exists(path("result/v.npy")));
+    EXPECT_NEAR(report()["value"], 0, 1e-14);
+    EXPECT_EQ(report()["problem"]["loss"], loss);
+  }
+  // Costs and the features that they are of.
+  write_array(path("s.npy"), {{3, 1}, std::vector<double>{0, 1, 2}});
+  write_array(path("m.npy"), {{3, 3}, std::vector<double>{0, 1, 4, 1, 0, 1, 4, 1, 0}});
+  double values[2];
+  for (int const of_features : {0, 1}) {
+    std::vector<std::string> given = arguments;
+    given.insert(given.end(), {"--eps", "0.5", "--alpha", "0.2"});
+    if (of_features) given.insert(given.end(), {"--s", path("s.npy"), "--t", path("s.npy")});
+    if (!of_features) given.insert(given.end(), {"--cost", path("m.npy")});
+    Outcome const outcome = run(given);
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr(of_features ? "of features" : "of the cost"));
+    values[of_features] = report()["value"];
+  }
+  EXPECT_DOUBLE_EQ(values[0], values[1]);
+}
+
+TEST_F(GromovProgram, LeavesMarginalsOpen) {
+  Outcome outcome = gromov({"--marginals", "partial", "--mass", "0.75"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("partial, of mass 0.75"));
+  EXPECT_NEAR(report()["value"], 0, 1e-10);
+  EXPECT_EQ(report()["options"]["marginals"], "partial");
+  std::vector<double> const moments = numbers("result/cross_moment.npy");
+  EXPECT_EQ(moments.size(), 7u * 6u);
+  EXPECT_NEAR(moments[0], 0.75, 1e-15);
+  ASSERT_EQ(gromov({"--marginals", "semirelaxed", "--cross-moment", path("result/cross_moment.npy")}).code, 0);
+  EXPECT_NEAR(report()["value"], 0, 1e-10);
+  EXPECT_EQ(report()["starts"].size(), 1u);
+
+  outcome = gromov({"--marginals", "unbalanced", "--penalty", "100", "--eps", "50"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  json const found = report();
+  EXPECT_LT(found["mass"], 1.0);
+  EXPECT_NEAR(
+      found["value"].get<double>(),
+      found["quadratic"].get<double>() + 50 * found["entropy"].get<double>() + 100 * found["divergence"].get<double>(),
+      1e-10);
+  outcome = gromov({"--marginals", "unbalanced", "--penalty", "100"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("eps: is 0 and marginals are unbalanced; must be > 0"));
+}
+
 TEST_F(GromovProgram, NamesWhatIsWrong) {
+  auto const refusal = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"gromov", "--out", path("result"), "--device", "cpu"});
+    Outcome const outcome = run(more);
+    EXPECT_EQ(outcome.code, 2);
+    return outcome.err;
+  };
+  EXPECT_THAT(refusal({}), HasSubstr("x: is missing; must be a file of points, or a matrix in their place: --source"));
+  EXPECT_THAT(refusal({"--target", path("x.npy")}), HasSubstr("source: is missing; must be a file of a matrix"));
+  EXPECT_THAT(refusal({path("x.npy"), path("y.npy"), "--source", path("x.npy")}),
+              HasSubstr("x: is given beside matrices; must be left out"));
+  EXPECT_THAT(refusal({path("x.npy"), path("y.npy"), "--loss", "kl"}),
+              HasSubstr("loss: is given beside points; is for matrices, source and target"));
+  EXPECT_THAT(refusal({"--source", path("x.npy"), "--target", path("y.npy")}), HasSubstr("is 4 x 2; must be square"));
+  write_array(path("c.npy"), {{2, 2}, std::vector<double>{0, 1, -1, 0}});
+  EXPECT_THAT(refusal({"--source", path("c.npy"), "--target", path("c.npy"), "--loss", "kl"}),
+              HasSubstr("source: row 1, column 0 is -1; entries must be >= 0 for the loss kl"));
+  EXPECT_THAT(refusal({"--source", path("c.npy"), "--target", path("c.npy"), "--values", path("x.npy")}),
+              HasSubstr("values: has 4 rows; must have 2"));
+
   Outcome outcome = gromov({"--method", "proximal"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("method: is proximal without entropy"));

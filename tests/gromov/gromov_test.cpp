@@ -75,8 +75,9 @@ struct Matrices {
   Matrix c, d, m;
   Values a, b;
   bool fused() const { return m.columns > 0; }
+  GromovLoss loss = GromovLoss::square;
   GromovMatrices views() const {
-    return fused() ? GromovMatrices{c.view(), d.view(), m.view()} : GromovMatrices{c.view(), d.view()};
+    return {.source = c.view(), .target = d.view(), .cost = fused() ? m.view() : MatrixView(), .loss = loss};
   }
 };
 
@@ -85,8 +86,14 @@ Matrices matrices_of(Case const& given) {
           given.fused() ? squared_distances(given.s, given.t) : Matrix(0, 0), given.a, given.b};
 }
 
-/// The square of each difference, without any expansion.
-double energy(Matrix const& c, Matrix const& d, Matrix const& plan) {
+long double loss_of(GromovLoss loss, long double c, long double d) {
+  if (loss == GromovLoss::square) return std::pow(c - d, 2);
+  c += 1e-18L, d += 1e-18L;
+  return c * std::log(c / d) - c + d;
+}
+
+/// The loss of each pair of entries, without any expansion.
+double energy(Matrix const& c, Matrix const& d, Matrix const& plan, GromovLoss loss = GromovLoss::square) {
   long double sum = 0;
   for (std::int64_t i = 0; i < plan.rows; ++i)
     for (std::int64_t j = 0; j < plan.columns; ++j) {
@@ -94,10 +101,13 @@ double energy(Matrix const& c, Matrix const& d, Matrix const& plan) {
       long double inner = 0;
       for (std::int64_t k = 0; k < plan.rows; ++k)
         for (std::int64_t l = 0; l < plan.columns; ++l)
-          if (plan(k, l) != 0) inner += std::pow(static_cast<long double>(c(i, k)) - d(j, l), 2) * plan(k, l);
+          if (plan(k, l) != 0) inner += loss_of(loss, c(i, k), d(j, l)) * plan(k, l);
       sum += inner * plan(i, j);
     }
   return static_cast<double>(sum);
+}
+double energy(Matrices const& given, Matrix const& plan) {
+  return energy(given.c, given.d, plan, given.loss);
 }
 double energy(Case const& given, Matrix const& plan) {
   return energy(squared_distances(given.x, given.x), squared_distances(given.y, given.y), plan);
@@ -138,22 +148,27 @@ Matrix sinkhorn(Matrix const& cost, Values const& a, Values const& b, double eps
 
 /// The derivative of the objective by the plan, by products with the matrices.
 Matrix derivative(Matrices const& given, Matrix const& plan, double alpha) {
-  auto const& [c, d, cost, a, b] = given;
+  auto const& [c, d, cost, a, b, loss] = given;
+  bool const square = loss == GromovLoss::square;
+  auto const log = [](double v) { return std::log(v + 1e-18); };
+  auto const own_c = [&](double v) { return square ? v * v : v * log(v) - v; };
+  auto const own_d = [&](double v) { return square ? v * v : v; };
+  auto const factor = [&](double v) { return square ? 2 * v : log(v); };
   std::int64_t const n = plan.rows, m = plan.columns;
   Matrix left(n, m), right(n, m), result(n, m);  // C P and C^T P.
   Values by_row(n, 0), by_column(m, 0);
   for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t k = 0; k < n; ++k) by_row[i] += (c(i, k) * c(i, k) + c(k, i) * c(k, i)) * a[k];
+    for (std::int64_t k = 0; k < n; ++k) by_row[i] += (own_c(c(i, k)) + own_c(c(k, i))) * a[k];
   for (std::int64_t j = 0; j < m; ++j)
-    for (std::int64_t l = 0; l < m; ++l) by_column[j] += (d(j, l) * d(j, l) + d(l, j) * d(l, j)) * b[l];
+    for (std::int64_t l = 0; l < m; ++l) by_column[j] += (own_d(d(j, l)) + own_d(d(l, j))) * b[l];
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t k = 0; k < n; ++k)
       for (std::int64_t l = 0; l < m; ++l) left(i, l) += c(i, k) * plan(k, l), right(i, l) += c(k, i) * plan(k, l);
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < m; ++j) {
       double product = 0;
-      for (std::int64_t l = 0; l < m; ++l) product += left(i, l) * d(j, l) + right(i, l) * d(l, j);
-      result(i, j) = alpha * (by_row[i] + by_column[j] - 2 * product);
+      for (std::int64_t l = 0; l < m; ++l) product += left(i, l) * factor(d(j, l)) + right(i, l) * factor(d(l, j));
+      result(i, j) = alpha * (by_row[i] + by_column[j] - product);
       if (given.fused()) result(i, j) += (1 - alpha) * cost(i, j);
     }
   return result;
@@ -243,8 +258,9 @@ class GromovTest : public BackendTest {
   Gromov solve(Matrices const& given, GromovOptions const& options) const {
     return solve_gromov(context(), given.views(), given.a, given.b, options);
   }
-  void refused(char const* message, auto const& wrong, GromovOptions const& options = {}) const {
-    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }), testing::StartsWith(message));
+  void refused(char const* message, auto const& wrong, GromovOptions const& options = {},
+               ErrorCode code = ErrorCode::invalid_argument) const {
+    EXPECT_THAT(refusal_of([&] { solve(wrong, options); }, code), testing::StartsWith(message));
   }
 };
 MONGE_FOR_EACH_DEVICE(GromovTest);
@@ -603,6 +619,8 @@ TEST_P(GromovTest, branch_and_bound_refuses_what_would_take_too_long) {
   unsupported("gap: is given for clouds of 5 and 2 dimensions; branch and bound", given);
   unsupported("gap: is given for matrices; must be infinity, since branch and bound is for points", matrices_of(given));
   refused("gap: is 0.1 with entropy; must be infinity", given, {.eps = 1, .gap = 0.1});
+  refused("gap: is 0.1 and marginals are semirelaxed; must be infinity", given,
+          {.marginals = GromovMarginals::semirelaxed, .gap = 0.1});
   refused("gap: is 0; must be", given, {.gap = 0});
   refused("seconds: is -1; must be", given, {.seconds = -1});
 }
@@ -725,13 +743,13 @@ TEST_P(GromovTest, refuses_what_it_cannot_take) {
   EXPECT_EQ(refusal_of([&] { solve_gromov(context(), clouds); }), "t: is 5 x 3; must be 5 x 2");
 }
 
-/// Any matrices: entries of a normal distribution, symmetric or not.
+/// Any matrices: entries of a normal distribution, for the loss kl without their signs; symmetric or not.
 Matrices random_matrices(std::int64_t n, std::int64_t m, bool symmetric, bool fused, std::uint64_t seed,
-                         double total = 1) {
+                         double total = 1, GromovLoss loss = GromovLoss::square) {
   Random random(seed);
   auto const square = [&](std::int64_t size) {
     Matrix matrix(size, size);
-    for (double& v : matrix.data) v = random.normal();
+    for (double& v : matrix.data) v = loss == GromovLoss::kl ? std::abs(random.normal()) : random.normal();
     for (std::int64_t i = 0; i < size; ++i)
       for (std::int64_t k = 0; symmetric && k < i; ++k) matrix(i, k) = matrix(k, i);
     return matrix;
@@ -740,7 +758,7 @@ Matrices random_matrices(std::int64_t n, std::int64_t m, bool symmetric, bool fu
   Matrix cost(fused ? n : 0, fused ? m : 0);
   for (double& v : cost.data) v = random.normal();
   Values const a = random_weights(random, n, total), b = random_weights(random, m, total);
-  return {c, d, cost, a, b};
+  return {c, d, cost, a, b, loss};
 }
 
 /// exp(-|x_i - x_k|^2) times a sign: a positive matrix, so with another sign on each side the objective is convex.
@@ -758,8 +776,8 @@ double inner(Matrix const& one, Matrix const& other) {
 /// Values of the plan from its entries, and bounds. A plan misses the marginals by `tolerance` at most.
 void expect_values(Matrices const& given, Gromov const& found, double tolerance) {
   Matrix const plan = found.plan ? dense(*found.plan) : dense(*found.exact);
-  double const size = energy(given.c, given.d, product_plan(given));
-  EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, plan), tolerance * size + 1e-300);
+  double const size = energy(given, product_plan(given));
+  EXPECT_NEAR(found.report.quadratic, energy(given, plan), tolerance * size + 1e-300);
   if (given.fused()) {
     EXPECT_NEAR(found.report.linear, inner(given.m, plan), tolerance * size);
   }
@@ -784,18 +802,23 @@ TEST_P(GromovTest, matrices_of_squared_distances_give_the_plans_of_points) {
 }
 
 TEST_P(GromovTest, alternating_of_matrices_equals_dense_alternation) {
-  for (bool const symmetric : {true, false}) {
+  for (auto const& [symmetric, loss] : {std::pair{true, GromovLoss::square},
+                                        {false, GromovLoss::square},
+                                        {true, GromovLoss::kl},
+                                        {false, GromovLoss::kl}}) {
     for (bool const fused : {false, true}) {
       for (double const total : {1.0, 2.5}) {
-        SCOPED_TRACE(testing::Message() << "symmetric " << symmetric << " fused " << fused << " total " << total);
-        Matrices const given = random_matrices(30, 24, symmetric, fused, 3, total);
-        double const alpha = fused ? 0.4 : 1, size = energy(given.c, given.d, product_plan(given));
-        double const eps = 0.3 * size / total;
+        SCOPED_TRACE(testing::Message() << "symmetric " << symmetric << " fused " << fused << " total " << total << ' '
+                                        << name(loss));
+        Matrices const given = random_matrices(30, 24, symmetric, fused, 3, total, loss);
+        double const alpha = fused ? 0.4 : 1, size = energy(given, product_plan(given));
+        // Full steps from one start lead to one plan where the entropy is large.
+        double const eps = (loss == GromovLoss::kl ? 1.0 : 0.3) * size / total;
         Gromov const found = solve(given, {.eps = eps, .alpha = 0.4, .tolerance = kTolerance, .starts = 1});
         ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
         ASSERT_EQ(found.report.alpha, alpha);
         Matrix const expected = alternated(given, alpha, eps, false, 2000);
-        EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, expected), kSame * size);
+        EXPECT_NEAR(found.report.quadratic, energy(given, expected), kSame * size);
         EXPECT_NEAR(found.report.entropy, divergence(expected, given.a, given.b), kSame * total);
         EXPECT_LE(found.report.stationarity, kSame * size);
         EXPECT_NEAR(found.report.starts[0].value, found.report.value, kSame * size);
@@ -810,7 +833,7 @@ TEST_P(GromovTest, alternating_of_matrices_equals_dense_alternation) {
 
 TEST_P(GromovTest, proximal_of_matrices_equals_dense_steps) {
   Matrices const given = random_matrices(30, 24, false, true, 4);
-  double const size = energy(given.c, given.d, product_plan(given)), eps = 0.5 * size;
+  double const size = energy(given, product_plan(given)), eps = 0.5 * size;
   for (int const steps : {1, 12}) {
     Gromov const found = solve(given, {.eps = eps,
                                        .alpha = 0.7,
@@ -820,7 +843,7 @@ TEST_P(GromovTest, proximal_of_matrices_equals_dense_steps) {
                                        .starts = 1});
     EXPECT_EQ(found.report.status, Status::iteration_limit);
     Matrix const expected = alternated(given, 0.7, eps, true, steps);
-    EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, expected), kSame * size);
+    EXPECT_NEAR(found.report.quadratic, energy(given, expected), kSame * size);
     expect_values(given, found, kSame);
   }
 }
@@ -828,7 +851,7 @@ TEST_P(GromovTest, proximal_of_matrices_equals_dense_steps) {
 // Full steps swing between two plans where the objective is convex and eps small.
 TEST_P(GromovTest, entropic_steps_settle_where_full_ones_swing) {
   Matrices const given = of_kernels(30, 24, -1, 5);
-  double const size = energy(given.c, given.d, product_plan(given)), eps = 0.01 * size;
+  double const size = energy(given, product_plan(given)), eps = 0.01 * size;
   double swing = 0;
   alternated(given, 1, eps, false, 60, &swing);
   ASSERT_GT(swing, 0.1);
@@ -847,7 +870,10 @@ TEST_P(GromovTest, exact_plans_of_matrices_are_stationary) {
                                   of_kernels(24, 20, -1, 9),
                                   random_matrices(1, 7, true, true, 10),
                                   random_matrices(7, 1, false, false, 11),
-                                  random_matrices(1, 1, true, false, 12)};
+                                  random_matrices(1, 1, true, false, 12),
+                                  random_matrices(24, 30, true, false, 5, 1, GromovLoss::kl),
+                                  random_matrices(30, 24, false, true, 7, 1, GromovLoss::kl),
+                                  random_matrices(1, 7, true, true, 10, 1, GromovLoss::kl)};
   for (std::size_t k = 0; k < all.size(); ++k) {
     SCOPED_TRACE(testing::Message() << "case " << k);
     Matrices const& given = all[k];
@@ -862,7 +888,7 @@ TEST_P(GromovTest, exact_plans_of_matrices_are_stationary) {
       EXPECT_NEAR(mass, given.a[i], 1e-14);
     }
     ExactPlan const best = solve_exact(context(), CostMatrix{slope.view()}, given.a, given.b);
-    double const size = energy(given.c, given.d, product_plan(given)) + 1e-30;
+    double const size = energy(given, product_plan(given)) + 1e-30;
     double const gap = inner(slope, plan) - best.report.transport_cost;
     EXPECT_NEAR(found.report.stationarity, gap, 1e-10 * size);
     bool const is_vertex = static_cast<std::int64_t>(found.exact->values.size()) <= plan.rows + plan.columns - 1;
@@ -877,10 +903,13 @@ TEST_P(GromovTest, exact_plans_of_matrices_are_stationary) {
 }
 
 TEST_P(GromovTest, gradients_by_matrices_are_differences_of_the_value) {
-  for (bool const exact : {false, true}) {
+  for (auto const& [exact, loss] : {std::pair{false, GromovLoss::square},
+                                    {true, GromovLoss::square},
+                                    {false, GromovLoss::kl},
+                                    {true, GromovLoss::kl}}) {
     for (double const total : {1.0, 2.0}) {
-      Matrices const given = random_matrices(14, 11, false, true, 13, total);
-      double const size = energy(given.c, given.d, product_plan(given));
+      Matrices const given = random_matrices(14, 11, false, true, 13, total, loss);
+      double const size = energy(given, product_plan(given));
       GromovOptions options{.eps = exact ? 0 : 0.2 * size / total, .alpha = 0.3, .tolerance = 1e-9};
       Gromov const found = solve(given, options);
       options.cross_moment = {found.cross_moment.data(), 14, 11};
@@ -936,7 +965,7 @@ TEST_P(GromovTest, finds_the_order_of_a_matrix) {
 
 TEST_P(GromovTest, matrices_of_any_unit_and_offset) {
   Matrices const given = random_matrices(20, 16, false, false, 15);
-  double const size = energy(given.c, given.d, product_plan(given));
+  double const size = energy(given, product_plan(given));
   for (double const share : {0.0, 0.3}) {
     double const value = solve(given, {.eps = share * size, .starts = 1}).report.value;
     for (auto const& [scale, shift] : {std::pair{1e-7, 0.0}, {1e7, 0.0}, {1.0, 1e4}, {1e-150, 0.0}, {1e150, 0.0}}) {
@@ -952,6 +981,68 @@ TEST_P(GromovTest, matrices_of_any_unit_and_offset) {
   }
 }
 
+// The loss kl is of degree 1, so units are no squares.
+TEST_P(GromovTest, loss_kl_takes_any_unit_and_zeros) {
+  Matrices given = random_matrices(20, 16, false, false, 15, 1, GromovLoss::kl);
+  double const size = energy(given, product_plan(given));
+  for (double const share : {0.0, 0.3}) {
+    double const value = solve(given, {.eps = share * size, .starts = 1}).report.value;
+    for (double const scale : {1e-7, 1e7, 1e100}) {
+      Matrices other = given;
+      for (Matrix* const matrix : {&other.c, &other.d})
+        for (double& v : matrix->data) v *= scale;
+      Gromov const found = solve(other, {.eps = share * size * scale, .starts = 1});
+      EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+      // 1e-18 beside 1e-7 is 1e-11. With entropy the tolerance of 1e-5 leaves its square to the value.
+      EXPECT_NEAR(found.report.value / scale, value, 1e-8 * size) << scale;
+    }
+  }
+  for (std::int64_t k = 0; k < 16; ++k) given.c(k, k) = given.d(k, k) = 0;  // Their loss is up to 41 times an entry.
+  given.a[3] = given.b[5] = 0;
+  given.a[4] = 1e-300;
+  double const total = std::accumulate(given.a.begin(), given.a.end(), 0.0);
+  double const total_b = std::accumulate(given.b.begin(), given.b.end(), 0.0);
+  for (double& w : given.b) w *= total / total_b;
+  for (double const eps : {0.0, 0.3 * size}) {
+    Gromov const found = solve(given, {.eps = eps, .tolerance = eps > 0 ? 1e-5 : 1e-3});  // Conditional gradients.
+    EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+    expect_values(given, found, eps > 0 ? 1e-5 : 1e-12);
+  }
+}
+
+TEST_P(GromovTest, matrices_take_features) {
+  Case const points = make_case(14, 11, 2, 2, 3, 21);
+  Matrices given = random_matrices(14, 11, false, false, 22);
+  given.m = squared_distances(points.s, points.t);
+  GromovMatrices with_features = given.views();
+  with_features.cost = {};
+  double const eps = 0.3 * energy(given, product_plan(given));
+  GromovOptions options{.eps = eps, .alpha = 0.3, .tolerance = 1e-9};
+  auto const value = [&](Matrix const& s, Matrix const& t) {
+    with_features.s = s.view();
+    with_features.t = t.view();
+    return solve_gromov(context(), with_features, given.a, given.b, options);
+  };
+  Gromov const found = value(points.s, points.t), expected = solve(given, options);
+  EXPECT_NEAR(found.report.value, expected.report.value, 1e-13 * eps);
+  Matrix s(14, 3), t(11, 3);
+  found.gradients({.s = {s.data.data(), 14, 3}, .t = {t.data.data(), 11, 3}});
+  options.cross_moment = {found.cross_moment.data(), 14, 11};
+  for (auto const& [i, k] : {std::pair{0, 2}, {10, 1}}) {
+    auto const difference = [&](bool of_source) {
+      double values[2];
+      for (int const side : {0, 1}) {
+        Matrix moved_s = points.s, moved_t = points.t;
+        (of_source ? moved_s : moved_t)(i, k) += side == 0 ? 1e-4 : -1e-4;
+        values[side] = value(moved_s, moved_t).report.value;
+      }
+      return (values[0] - values[1]) / 2e-4;
+    };
+    EXPECT_NEAR(s(i, k), difference(true), 1e-5 * eps);  // As above.
+    EXPECT_NEAR(t(i, k), difference(false), 1e-5 * eps);
+  }
+}
+
 TEST_P(GromovTest, matrices_of_one_value_have_the_closed_form) {
   Matrices given = random_matrices(12, 9, true, false, 16, 2.0);
   given.c.data.assign(144, 3);
@@ -961,7 +1052,13 @@ TEST_P(GromovTest, matrices_of_one_value_have_the_closed_form) {
     EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
     EXPECT_NEAR(found.report.quadratic, 16, 1e-13);  // (3 - 1)^2 times the square of the mass.
     EXPECT_NEAR(found.report.lower_bound, 16, 1e-10);
+    given.loss = GromovLoss::kl;
+    Gromov const relative = solve(given, {.eps = eps});
+    EXPECT_NEAR(relative.report.quadratic, 4 * (3 * std::log(3) - 2), 1e-13);
+    EXPECT_NEAR(relative.report.lower_bound, relative.report.quadratic, 1e-10);
     given.d.data.assign(81, 3);
+    EXPECT_NEAR(solve(given, {.eps = eps}).report.quadratic, 0, 1e-13);
+    given.loss = GromovLoss::square;
     EXPECT_NEAR(solve(given, {.eps = eps}).report.quadratic, 0, 1e-13);
   }
 }
@@ -975,7 +1072,7 @@ TEST_P(GromovTest, matrices_take_weights_of_nearly_nothing) {
   double const total = std::accumulate(given.a.begin(), given.a.end(), 0.0);
   double const total_b = std::accumulate(given.b.begin(), given.b.end(), 0.0);
   for (double& w : given.b) w *= total / total_b;
-  double const size = energy(given.c, given.d, product_plan(given));
+  double const size = energy(given, product_plan(given));
   for (double const eps : {0.0, 0.3 * size}) {
     Gromov const found = solve(given, {.eps = eps});
     EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
@@ -986,7 +1083,7 @@ TEST_P(GromovTest, matrices_take_weights_of_nearly_nothing) {
 // The value is that of the plan after Altschuler, Weed, Rigollet 2017, whose marginals are the weights.
 TEST_P(GromovTest, values_of_matrices_are_those_of_plans_with_the_weights) {
   Matrices const given = random_matrices(20, 16, false, false, 19);
-  double const size = energy(given.c, given.d, product_plan(given));
+  double const size = energy(given, product_plan(given));
   Gromov const found = solve(given, {.eps = 0.05 * size, .tolerance = 0.4, .iterations = 1, .starts = 1});
   ASSERT_GT(found.report.marginal_error, 1e-3);
   Matrix plan = dense(*found.plan);
@@ -1008,7 +1105,7 @@ TEST_P(GromovTest, values_of_matrices_are_those_of_plans_with_the_weights) {
   for (std::int64_t i = 0; i < 20; ++i)
     for (std::int64_t j = 0; j < 16; ++j) plan(i, j) += lack[i] * lack_of_column[j] / missing;
   // Entries of float32 products have errors of 2^-22.
-  EXPECT_NEAR(found.report.quadratic, energy(given.c, given.d, plan), 1e-5 * size);
+  EXPECT_NEAR(found.report.quadratic, energy(given, plan), 1e-5 * size);
 }
 
 TEST_P(GromovTest, refuses_matrices_that_it_cannot_take) {
@@ -1039,8 +1136,385 @@ TEST_P(GromovTest, refuses_matrices_that_it_cannot_take) {
   EXPECT_THAT(refusal_of([&] {
                 found.gradients({.s = {out.data.data(), 6, 6}});
               }),
-              testing::StartsWith("s: is given; must be empty"));
+              testing::StartsWith("s: is 6 x 6; must be 0 x 0"));
+  GromovMatrices views = given.views();
+  views.loss = GromovLoss::kl;
+  EXPECT_THAT(refusal_of([&] { solve_gromov(context(), views); }),
+              testing::HasSubstr("entries must be >= 0 for the loss kl"));
+  views = given.views();
+  views.s = given.c.view();
+  EXPECT_EQ(refusal_of([&] { solve_gromov(context(), views); }), "t: is missing; features need both s and t");
+  views.t = given.m.view();
+  EXPECT_EQ(refusal_of([&] { solve_gromov(context(), views); }), "t: is 6 x 5; must be 5 x 6");
+  views.t = {given.m.data.data(), 5, 6};
+  EXPECT_EQ(refusal_of([&] { solve_gromov(context(), views); }),
+            "cost: is given beside features; must be empty, or s and t");
   EXPECT_THROW(found.source_features(out.view(), {}, {out.data.data(), 6, 6}), Error);
+}
+
+// Open marginals.
+
+using enum GromovMarginals;
+
+Values sums(Matrix const& plan, bool of_rows) {
+  Values sum(static_cast<std::size_t>(of_rows ? plan.rows : plan.columns), 0);
+  for (std::int64_t i = 0; i < plan.rows; ++i)
+    for (std::int64_t j = 0; j < plan.columns; ++j) sum[of_rows ? i : j] += plan(i, j);
+  return sum;
+}
+
+double total_of(Values const& weights) {
+  return std::accumulate(weights.begin(), weights.end(), 0.0);
+}
+
+Matrix plan_of_result(Gromov const& found) {
+  return found.plan ? dense(*found.plan) : dense(*found.exact);
+}
+
+/// The derivative of the objective without entropy, whatever the marginals of the plan.
+Matrix whole_derivative(Matrices given, Matrix const& plan, double alpha) {
+  given.a = sums(plan, true);
+  given.b = sums(plan, false);
+  return derivative(given, plan, alpha);
+}
+
+/// sum p log(p / w)
+double relative(Values const& p, Values const& w) {
+  double sum = 0;
+  for (std::size_t i = 0; i < p.size(); ++i) sum += p[i] > 0 ? p[i] * std::log(p[i] / w[i]) : 0;
+  return sum;
+}
+
+double relative(Matrix const& plan, Values const& a, Values const& b) {
+  Values product(plan.data.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < b.size(); ++j) product[i * b.size() + j] = a[i] * b[j];
+  return relative(plan.data, product);
+}
+
+/// a_i softmin_j: the plan with rows a and open columns.
+Matrix row_softmax(Matrix const& cost, Values const& a, Values const& b, double eps) {
+  Matrix plan(cost.rows, cost.columns);
+  for (std::int64_t i = 0; i < cost.rows; ++i) {
+    double least = cost(i, 0), sum = 0;
+    for (std::int64_t j = 0; j < cost.columns; ++j) least = std::min(least, cost(i, j));
+    for (std::int64_t j = 0; j < cost.columns; ++j) sum += plan(i, j) = b[j] * std::exp((least - cost(i, j)) / eps);
+    for (std::int64_t j = 0; j < cost.columns; ++j) plan(i, j) *= a[i] / sum;
+  }
+  return plan;
+}
+
+double distance(Matrix const& one, Matrix const& other) {
+  double sum = 0;
+  for (std::size_t e = 0; e < one.data.size(); ++e) sum += std::abs(one.data[e] - other.data[e]);
+  return sum;
+}
+
+/// Weights of these totals.
+template <class Given>
+Given with_totals(Given given, double of_a, double of_b) {
+  double const now_a = total_of(given.a), now_b = total_of(given.b);
+  for (double& w : given.a) w *= of_a / now_a;
+  for (double& w : given.b) w *= of_b / now_b;
+  return given;
+}
+
+/// Calls test(problem, its matrices, size of E) for points, with features or without, and for matrices.
+void for_each_problem(auto const& test) {
+  for (auto const& [p, q, r] : {std::tuple{3, 2, 0}, {1, 3, 2}}) {
+    SCOPED_TRACE(testing::Message() << "points, p " << p << " q " << q << " r " << r);
+    Case const given = with_totals(make_case(24, 20, p, q, r, 21), 2, 3);
+    test(given, matrices_of(given), energy(given, product_plan(given)));
+  }
+  for (bool const fused : {false, true}) {
+    SCOPED_TRACE(testing::Message() << "matrices, fused " << fused);
+    Matrices const given = with_totals(random_matrices(24, 20, !fused, fused, 22), 2, 3);
+    test(given, given, energy(given.c, given.d, product_plan(given)));
+  }
+}
+
+TEST_P(GromovTest, open_exact_plans_are_stationary) {
+  for_each_problem([&](auto const& given, Matrices const& matrices, double size) {
+    for (auto const kind : {semirelaxed, partial}) {
+      SCOPED_TRACE(name(kind));
+      double const mass = kind == partial ? 1.5 : 2;
+      Gromov const found = solve(
+          given, {.alpha = 0.4, .marginals = kind, .mass = kind == partial ? mass : 0, .tolerance = 1e-3, .starts = 3});
+      GromovReport const& report = found.report;
+      ASSERT_EQ(report.status, Status::converged) << report.message;
+      Matrix const plan = dense(*found.exact);
+      Values const row = sums(plan, true), column = sums(plan, false);
+      EXPECT_NEAR(total_of(row), mass, 1e-14);
+      EXPECT_NEAR(report.mass, mass, 1e-15);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        EXPECT_LE(row[i], given.a[i] + 1e-15);
+        if (kind == semirelaxed) {
+          EXPECT_NEAR(row[i], given.a[i], 1e-15);
+        }
+      }
+      for (std::size_t j = 0; j < column.size() && kind == partial; ++j) EXPECT_LE(column[j], given.b[j] + 1e-15);
+      EXPECT_NEAR(report.quadratic, energy(matrices.c, matrices.d, plan), 1e-12 * size);
+      if (given.fused()) {
+        EXPECT_NEAR(report.linear, inner(matrices.m, plan), 1e-12 * size);
+      }
+      EXPECT_EQ(report.value, report.alpha * report.quadratic + (1 - report.alpha) * report.linear);
+      EXPECT_LE(report.lower_bound, report.value);
+
+      Matrix const slope = whole_derivative(matrices, plan, report.alpha);
+      double best = 0;
+      if (kind == partial) {
+        best = solve_exact(context(), CostMatrix{slope.view()}, given.a, given.b, {.mass = mass}).report.transport_cost;
+      } else {
+        for (std::int64_t i = 0; i < slope.rows; ++i)
+          best += given.a[i] * *std::min_element(&slope.data[i * 20], &slope.data[i * 20] + 20);
+      }
+      double const gap = inner(slope, plan) - best;
+      EXPECT_NEAR(report.stationarity, gap, 1e-10 * size);
+      EXPECT_LE(gap, 1e-3 * std::abs(report.value) + 1e-10 * size);
+    }
+  });
+}
+
+TEST_P(GromovTest, semirelaxed_plans_are_row_softmaxes) {
+  for_each_problem([&](auto const& given, Matrices const& matrices, double size) {
+    double const eps = 0.1 * size;
+    auto const balanced = with_totals(given, 2, 2);
+    GromovOptions options{.eps = eps, .alpha = 0.4, .marginals = semirelaxed, .tolerance = kTolerance, .starts = 1};
+    Gromov const found = solve(given, options);
+    GromovReport const& report = found.report;
+    ASSERT_EQ(report.status, Status::converged) << report.message;
+    Matrix const plan = plan_of_result(found);
+    Matrix const again = row_softmax(whole_derivative(matrices, plan, report.alpha), balanced.a, balanced.b, eps);
+    EXPECT_LE(distance(plan, again), kSame);
+    EXPECT_NEAR(report.quadratic, energy(matrices.c, matrices.d, plan), 1e-12 * size);
+    EXPECT_NEAR(report.entropy, divergence(plan, balanced.a, balanced.b), 1e-12);
+    EXPECT_NEAR(report.value,
+                report.alpha * report.quadratic + (1 - report.alpha) * report.linear + eps * report.entropy,
+                1e-14 * size);
+    EXPECT_LE(report.stationarity, kSame * size);
+    EXPECT_LE(report.marginal_error, 1e-13);
+
+    options.method = GromovMethod::proximal;
+    for (int const steps : {1, 7}) {
+      options.iterations = steps;
+      Gromov const proximal = solve(given, options);
+      Matrix expected = product_plan(balanced), cost(24, 20);
+      for (int k = 1; k <= steps; ++k) {
+        Matrix const slope = whole_derivative(matrices, expected, report.alpha);
+        for (std::size_t e = 0; e < cost.data.size(); ++e) cost.data[e] += slope.data[e];
+        expected = row_softmax(cost, balanced.a, balanced.b, eps);
+      }
+      EXPECT_LE(distance(plan_of_result(proximal), expected), 1e-10);
+      EXPECT_NEAR(proximal.report.quadratic, energy(matrices.c, matrices.d, expected), 1e-10 * size);
+    }
+  });
+}
+
+TEST_P(GromovTest, semirelaxed_steps_settle_where_full_ones_swing) {
+  Case const clouds = make_case(30, 24, 2, 3, 0, 5);
+  auto const check = [&](auto const& given, Matrices const& matrices) {
+    double const size = energy(matrices.c, matrices.d, product_plan(given)), eps = 0.01 * size;
+    Matrix plan = product_plan(given);
+    double swing = 0;
+    for (int k = 0; k < 60; ++k) {
+      Matrix const next = row_softmax(whole_derivative(matrices, plan, 1), given.a, given.b, eps);
+      swing = distance(next, plan);
+      plan = next;
+    }
+    EXPECT_GT(swing, 0.1);
+    Gromov const found =
+        solve(given, {.eps = eps, .marginals = semirelaxed, .tolerance = kTolerance, .iterations = 10000, .starts = 1});
+    ASSERT_EQ(found.report.status, Status::converged) << found.report.message;
+    plan = dense(*found.plan);
+    EXPECT_LE(distance(plan, row_softmax(whole_derivative(matrices, plan, 1), given.a, given.b, eps)), 1e-5);
+  };
+  Matrices const kernels = of_kernels(30, 24, -1, 5);
+  check(kernels, kernels);
+  check(clouds, matrices_of(clouds));
+}
+
+// log(P_ij / a_i b_j) is a sum of the cost and of the logarithms of both marginals, for the cost that the plan makes.
+TEST_P(GromovTest, unbalanced_plans_meet_the_conditions_of_first_order) {
+  for_each_problem([&](auto const& given, Matrices const& matrices, double size) {
+    double const eps = 0.1 * size, penalty = 0.3 * size;
+    GromovOptions options{
+        .eps = eps, .alpha = 0.4, .marginals = unbalanced, .penalty = penalty, .tolerance = kTolerance};
+    options.starts = 1;
+    double last = 0;  // The objective of the last step but one.
+    options.progress = [&](GromovProgress const& at) {
+      last = at.value;
+      return true;
+    };
+    Gromov const found = solve(given, options);
+    GromovReport const& report = found.report;
+    ASSERT_EQ(report.status, Status::converged) << report.message;
+    Matrix const plan = dense(*found.plan);
+    Values const row = sums(plan, true), column = sums(plan, false), &a = given.a, &b = given.b;
+    double const mass = total_of(row), of_rows = relative(row, a), of_columns = relative(column, b),
+                 of_plan = relative(plan, a, b);
+    EXPECT_NEAR(report.mass, mass, 1e-12);
+    Matrix const slope = whole_derivative(matrices, plan, report.alpha);
+    double const base = penalty * (of_rows + of_columns) + eps * of_plan;
+    Matrix predicted(24, 20);
+    for (std::int64_t i = 0; i < 24; ++i)
+      for (std::int64_t j = 0; j < 20; ++j) {
+        double const terms = penalty * (std::log(row[i] / a[i]) + std::log(column[j] / b[j]));
+        predicted(i, j) = a[i] * b[j] * std::exp(-((slope(i, j) + base) / mass + terms) / eps);
+      }
+    EXPECT_LE(distance(plan, predicted), 1e-5 * mass);
+    EXPECT_NEAR(report.quadratic, energy(matrices.c, matrices.d, plan), 1e-12 * size);
+    EXPECT_NEAR(report.entropy, mass * of_plan + (36 - mass * mass) / 2, 1e-10);
+    EXPECT_NEAR(report.divergence, mass * (of_rows + of_columns) + (4 + 9) / 2.0 - mass * mass, 1e-10);
+    EXPECT_NEAR(report.value,
+                report.alpha * report.quadratic + (1 - report.alpha) * report.linear + eps * report.entropy +
+                    penalty * report.divergence,
+                1e-14 * report.value);
+    EXPECT_NEAR(last, report.value, kSame * report.value);
+    EXPECT_LE(report.stationarity, kSame * size);
+    EXPECT_LE(report.lower_bound, report.value);
+  });
+}
+
+TEST_P(GromovTest, gradients_with_open_marginals_are_differences_of_the_value) {
+  for (auto const kind : {semirelaxed, partial, unbalanced}) {
+    for (bool const entropic : {false, true}) {
+      if (entropic ? kind == partial : kind == unbalanced) continue;
+      SCOPED_TRACE(testing::Message() << name(kind) << ", entropic " << entropic);
+      Case const given = with_totals(make_case(14, 11, 2, 3, 2, 13), 1, 1.5);
+      Matrices const matrices = random_matrices(14, 11, false, true, 13);
+      double const size = energy(given, product_plan(given));
+      GromovOptions options{.eps = entropic ? 0.2 * size : 0,
+                            .alpha = 0.3,
+                            .marginals = kind,
+                            .penalty = kind == unbalanced ? size : 0,
+                            .mass = kind == partial ? 0.6 : 0,
+                            .tolerance = 1e-10,
+                            .iterations = 10000};
+      Gromov const found = solve(given, options), other = solve(matrices, options);
+      Matrix x(14, 2), y(11, 3), s(14, 2), t(11, 2), c(14, 14), d(11, 11);
+      auto const out = [](Matrix& matrix) {
+        return MutableMatrixView(matrix.data.data(), matrix.rows, matrix.columns);
+      };
+      found.gradients({out(x), out(y), out(s), out(t)});
+      other.gradients({out(c), out(d)});
+      Values a(14);
+      EXPECT_THAT(refusal_of([&] { found.gradients({.a = a}); }, ErrorCode::unsupported),
+                  testing::StartsWith("gradients: marginals are "));
+      EXPECT_THROW(other.gradients({.b = a}), Error);
+      auto const difference = [&](auto const& at, Gromov const& from, std::int64_t rows, std::int64_t columns,
+                                  auto const& change) {
+        options.cross_moment = {from.cross_moment.data(), rows, columns};
+        auto up = at, down = at;
+        change(up, 1e-4);
+        change(down, -1e-4);
+        return (solve(up, options).report.value - solve(down, options).report.value) / 2e-4;
+      };
+      double const slack = 1e-5 * size;  // As above.
+      for (auto const& [member, gradient] : {std::pair{&Case::x, &x}, {&Case::y, &y}, {&Case::s, &s}, {&Case::t, &t}})
+        for (std::int64_t k = 0; k < gradient->columns; ++k)
+          EXPECT_NEAR((*gradient)(9, k),
+                      difference(given, found, 8, 7, [&, m = member](Case& at, double h) { (at.*m)(9, k) += h; }),
+                      slack);
+      double const by_c = difference(matrices, other, 14, 11, [](Matrices& at, double h) { at.c(9, 7) += h; });
+      double const by_d = difference(matrices, other, 14, 11, [](Matrices& at, double h) { at.d(9, 7) += h; });
+      EXPECT_NEAR(c(9, 7), by_c, slack);
+      EXPECT_NEAR(d(9, 7), by_d, slack);
+    }
+  }
+}
+
+TEST_P(GromovTest, open_marginals_take_weights_of_nearly_nothing_and_any_totals) {
+  for (auto const kind : {semirelaxed, partial, unbalanced}) {
+    SCOPED_TRACE(name(kind));
+    Case given = make_case(20, 16, 2, 2, 1, 8);
+    given.a[3] = 0;
+    given.a[4] = 1e-300;
+    given.b[0] = 0;
+    given.b[1] = 1e-300;
+    for (std::int64_t k = 0; k < 2; ++k) given.x(3, k) = 1e6;  // A far point of no weight.
+    double const size = energy(given, product_plan(given));
+    auto const options = [&](double scale) {
+      return GromovOptions{.eps = kind == unbalanced ? 0.1 * size * scale : 0,
+                           .marginals = kind,
+                           .penalty = kind == unbalanced ? size : 0,
+                           .mass = kind == partial ? 0.5 : 0};
+    };
+    for (auto const& [of_a, of_b] : {std::pair{1.0, 1.0}, {1e6, 1.0}, {1.0, 1e6}}) {
+      Case const scaled = with_totals(given, of_a, of_b);
+      Gromov const found = solve(scaled, options(1));
+      EXPECT_EQ(found.report.status, Status::converged) << found.report.message;
+      Matrix const plan = plan_of_result(found);
+      double const mass = total_of(plan.data);
+      EXPECT_NEAR(found.report.mass, mass, 1e-6 * mass);
+      EXPECT_NEAR(found.report.quadratic, energy(given, plan), 1e-5 * size * mass * mass);
+      for (std::int64_t j = 0; j < 16; ++j) EXPECT_EQ(plan(3, j), 0);
+      for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(plan(i, 0), 0);
+    }
+    // Distances within do not change where one point is left, or the clouds move far away.
+    Case const single = make_case(1, 7, 1, 2, 0, 9);
+    Gromov const one = solve(single, options(1));
+    EXPECT_EQ(one.report.status, Status::converged) << one.report.message;
+    EXPECT_NEAR(one.report.quadratic, energy(single, plan_of_result(one)), 1e-10 * size);
+    Gromov const near = solve(given, options(1)), far = solve(moved(given, 1, 1e5, false), options(1));
+    EXPECT_NEAR(far.report.quadratic, near.report.quadratic, 1e-6 * size);
+    Case plain = given;  // Features would not scale.
+    plain.s = Matrix(20, 0);
+    plain.t = Matrix(16, 0);
+    double const expected = solve(plain, options(1)).report.value;
+    for (double const scale : {1e-60, 1e-7, 1e7, 1e60}) {
+      double const power = std::pow(scale, 4);
+      GromovOptions in_unit = options(power);
+      in_unit.penalty *= power;
+      EXPECT_NEAR(solve(moved(plain, scale, 0, false), in_unit).report.value / power, expected, 1e-6 * size) << scale;
+    }
+  }
+}
+
+TEST_P(GromovTest, new_points_have_the_costs_of_open_marginals) {
+  for (auto const& [p, q, r] : {std::tuple{3, 2, 0}, {2, 3, 2}}) {
+    Case const given = make_case(14, 11, p, q, r, 14);
+    double const size = energy(given, product_plan(given));
+    for (auto const& options : {GromovOptions{.marginals = semirelaxed},
+                                GromovOptions{.eps = size, .marginals = unbalanced, .penalty = size}}) {
+      Gromov const found = solve(given, options);
+      Matrix u(14, static_cast<std::int64_t>(found.u.size()) / 14);
+      found.source_features(given.x.view(), given.s.view(), {u.data.data(), u.rows, u.columns});
+      EXPECT_EQ(u.data, found.u);
+    }
+  }
+}
+
+TEST_P(GromovTest, finds_the_part_that_two_clouds_share) {
+  Case given = make_case(30, 20, 2, 2, 0, 15);
+  for (std::int64_t j = 0; j < 20; ++j)
+    for (std::int64_t k = 0; k < 2; ++k) given.y(j, k) = given.x(j, k);
+  given.a.assign(30, 1);
+  given.b.assign(20, 1);
+  Gromov const rows = solve(given, {.marginals = partial, .mass = 20});
+  EXPECT_NEAR(rows.report.value, 0, 1e-10);
+  Case const turned{given.y, given.x, given.t, given.s, given.b, given.a};
+  Gromov const found = solve(turned, {.marginals = semirelaxed});
+  EXPECT_NEAR(found.report.value, 0, 1e-10);
+}
+
+TEST_P(GromovTest, refuses_open_marginals_that_it_cannot_take) {
+  Case const given = make_case(6, 5, 2, 3, 2, 12);
+  refused("mass: is 0; must be > 0 and at most 1, the smaller total", given, {.marginals = partial});
+  refused("mass: is 1.1; must be > 0 and at most 1", given, {.marginals = partial, .mass = 1.1});
+  refused("mass: is 0.5 and marginals are balanced; must be 0", given, {.mass = 0.5});
+  refused("penalty: is 0 and marginals are unbalanced; must be > 0", given, {.eps = 1, .marginals = unbalanced});
+  refused("penalty: is 1 and marginals are semirelaxed", given, {.marginals = semirelaxed, .penalty = 1});
+  refused("eps: is 0 and marginals are unbalanced; must be > 0", given, {.marginals = unbalanced, .penalty = 1},
+          ErrorCode::unsupported);
+  refused("eps: is > 0 and marginals are partial; must be 0", given, {.eps = 1, .marginals = partial, .mass = 1},
+          ErrorCode::unsupported);
+  refused("method: is proximal and marginals are unbalanced", given,
+          {.eps = 1, .method = GromovMethod::proximal, .marginals = unbalanced, .penalty = 1}, ErrorCode::unsupported);
+  Matrix const moments(8, 7);
+  refused("cross_moment: has a mass of 0; must be > 0", given,
+          {.marginals = semirelaxed, .cross_moment = moments.view()});
+  refused("penalty: is 1e-300, too far below the objective", given,
+          {.eps = 1e-300, .marginals = unbalanced, .penalty = 1e-300});
 }
 
 }  // namespace

@@ -8,12 +8,12 @@
 
 namespace monge::oracle {
 
-/// The message of the invalid_argument that `call` throws, or "no error".
-inline std::string refusal_of(std::function<void()> const& call) {
+/// The message of the error that `call` throws, or "no error".
+inline std::string refusal_of(std::function<void()> const& call, ErrorCode code = ErrorCode::invalid_argument) {
   try {
     call();
   } catch (Error const& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(error.code(), code);
     return error.what();
   }
   return "no error";

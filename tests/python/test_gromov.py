@@ -402,7 +402,11 @@ def test_bad_matrices_are_refused(clouds):
         (dict(M=c), ValueError, "M: has shape (100, 100); must be (100, 80)"),
         (dict(Ca=c**2 * 1e160), ValueError, "Ca: has entries of up to"),
         (dict(Ca=c**2, plan_init=np.ones((3, 4))), ValueError, "plan_init: has shape (3, 4); must be (100, 80)"),
-        (dict(loss="KL"), NotImplementedError, "loss: is 'KL'; must be 'L2'"),
+        (dict(loss="TV"), NotImplementedError, "loss: is 'TV'; must be 'L2' or 'KL'"),
+        (dict(Ca=-c, loss="KL"), ValueError, "Ca: row"),
+        (dict(s=s), ValueError, "t: is missing; features need both s and t"),
+        (dict(M=np.ones((100, 80)), s=s, t=t), ValueError, "M: is given beside features; must be None"),
+        (dict(s=s[:5], t=t), ValueError, "s: is 5 x 4; must be 100 x 4"),
     ):
         assert_named(monge.solve_gromov, dict(Ca=c, Cb=d) | given, error, message)
 
@@ -436,6 +440,111 @@ def test_starts_may_be_plans_and_results(clouds):
         ValueError,
         "plan_init: has shape (3, 4); must be (100, 80)",
     )
+
+
+@pytest.fixture
+def small():
+    """60 points in the plane, 50 in space: the problem of the values below."""
+    random = np.random.default_rng(5)
+    return random.normal(size=(60, 2)) / 2, random.normal(size=(50, 3)) / 2
+
+
+@pytest.mark.parametrize(
+    "options, value, mass",
+    [  # Of POT 0.9.7 and a dense alternation, from the product plan. POT's penalty and epsilon are half of these.
+        (dict(reg=0.4, unbalanced=2.0), 0.3410619, 0.763838),
+        (dict(reg=0.1, unbalanced=1.0), 0.1339908, 0.744767),
+        (dict(reg=1.0, unbalanced_type="semirelaxed", iterations=5000), 0.0809563, 1.0),
+        (dict(reg=0.3, unbalanced_type="semirelaxed", iterations=5000), 0.0804165, 1.0),
+    ],
+)
+def test_open_marginals_have_the_known_values(small, options, value, mass):
+    x, y = small
+    c, d = squared_distances(x, x), squared_distances(y, y)
+    shifted = c + 1e-7 * np.triu(np.ones_like(c), 1)  # No squared distances, so the problem is solved as matrices.
+    for result in (
+        monge.solve_gromov_sample(x, y, starts=1, tol=1e-9, **options),
+        monge.solve_gromov(shifted, d, starts=1, tol=1e-9, **options),
+    ):
+        assert result.converged
+        assert result.value_quad == pytest.approx(value, abs=1e-6)
+        assert result.plan.sum() == pytest.approx(mass, abs=1e-6) == result.report.mass
+        assert result.value_quad == pytest.approx(energy(x, y, result.plan), abs=1e-6)
+        assert result.lower_bound == 0
+
+
+@pytest.mark.parametrize(
+    "given", [dict(unbalanced_type="semirelaxed"), dict(unbalanced_type="partial", unbalanced=0.7)]
+)
+def test_open_exact_plans_are_those_of_pot(small, given):  # Between the larger clouds POT 0.9.7 does not converge.
+    ot, (x, y), random = pot(), small, np.random.default_rng(7)
+    s, t, a = random.normal(size=(60, 4)), random.normal(size=(50, 4)), random.uniform(0.5, 1, 60)
+    a /= a.sum()
+    c, d, m = ot.dist(x, x), ot.dist(y, y), ot.dist(s, t)
+    expected, fused = ot.solve_gromov(c, d, a=a, **given), ot.solve_gromov(c, d, m, a=a, alpha=0.4, **given)
+    one = dict(starts=1, tol=1e-9)
+    assert monge.solve_gromov_sample(x, y, a=a, **one, **given).value == pytest.approx(expected.value, rel=1e-8)
+    assert monge.solve_gromov_sample(x, y, a=a, **given).value <= expected.value * (1 + 1e-8)
+    points = monge.solve_gromov_sample(x, y, s, t, a, alpha=0.4, **one, **given)
+    matrices = monge.solve_gromov(c, d, m, a, alpha=0.4, **one, **given)
+    assert matrices.value == pytest.approx(fused.value, rel=1e-8)
+    assert points.value == pytest.approx(fused.value, rel=1e-8)
+    assert matrices.value_linear == pytest.approx(0.6 * (m * matrices.plan).sum(), rel=1e-12)
+    np.testing.assert_allclose(matrices.plan, fused.plan, atol=1e-9)
+    if "unbalanced" not in given:
+        same = monge.solve_gromov(c, d, a=a, unbalanced="semirelaxed", **one)  # As POT's documentation has it.
+        assert same.value == pytest.approx(expected.value, rel=1e-8)
+
+
+def test_unbalanced_values_are_those_of_pot(small):
+    ot, (x, y) = pot(), small
+    random = np.random.default_rng(6)
+    a, b, m = random.uniform(0.5, 1, 60), random.uniform(0.5, 1, 50) / 30, random.uniform(size=(60, 50))
+    c, d = ot.dist(x, x), ot.dist(y, y)
+    result = monge.solve_gromov(c, d, m, a, b, alpha=0.4, reg=0.5, unbalanced=0.7, starts=1, tol=1e-9)
+    plan, _, log = ot.gromov.fused_unbalanced_gromov_wasserstein(  # As POT's solve_gromov calls it.
+        c, d, a, b, reg_marginals=0.7 / 0.8, epsilon=0.5 / 0.8, divergence="kl", unbalanced_solver="sinkhorn_log",
+        alpha=0.6 / 0.4, M=m, max_iter=500, tol=1e-12, max_iter_ot=5000, tol_ot=1e-12, log=True,
+    )  # fmt: skip
+    np.testing.assert_allclose(result.plan, plan, atol=1e-8 * plan.max())
+    assert result.value == pytest.approx(0.4 * log["fugw_cost"], rel=1e-8)
+
+
+def test_open_marginals_have_derivatives_by_points(small):
+    torch = pytest.importorskip("torch")
+    x, y = small
+    step = np.random.default_rng(1).normal(size=x.shape)
+    for given in (
+        dict(reg=1.0, unbalanced=2.0),
+        dict(unbalanced_type="semirelaxed"),
+        dict(mass=0.5, marginals="partial"),
+    ):
+        tensor = torch.tensor(x, requires_grad=True)
+        result = monge.solve_gromov_sample(tensor, y, tol=1e-9, **given)
+        result.value.backward()
+        up, down = (
+            monge.solve_gromov_sample(x + h * step, y, tol=1e-9, plan_init=result, **given) for h in (1e-5, -1e-5)
+        )
+        expected = float(up.value - down.value) / 2e-5
+        assert float((tensor.grad * torch.tensor(step)).sum()) == pytest.approx(expected, rel=1e-5)
+        assert result.gradients().a is None
+        weights = torch.full((60,), 1 / 60, dtype=torch.float64, requires_grad=True)
+        with pytest.raises(NotImplementedError, match="value: has no derivatives by weights"):
+            monge.solve_gromov_sample(torch.tensor(x), y, a=weights, **given).value.backward()
+        assert result.potentials is result.potential_a is None
+    x = torch.tensor(x)
+    with pytest.warns(UserWarning, match="unbalanced: is None"):
+        assert monge.solve_gromov_sample(x, y, unbalanced_type="partial").report.marginals == "balanced"
+
+
+def test_open_marginals_map_and_pickle(small):
+    x, y = small
+    for given in (dict(reg=1.0, unbalanced=2.0), dict(unbalanced_type="semirelaxed")):
+        result = monge.solve_gromov_sample(x, y, **given)
+        np.testing.assert_allclose(result.transform(x), result.transform(), atol=1e-5)
+        copy = pickle.loads(pickle.dumps(result))
+        np.testing.assert_allclose(copy.plan, result.plan, rtol=1e-11)
+        assert copy.value == result.value
 
 
 def test_pickles_keep_the_plan(clouds):
@@ -474,8 +583,17 @@ def test_progress_stops_and_sees_the_search(clouds):
     "given, error, message",
     [
         (dict(metric="euclidean"), NotImplementedError, "metric: is 'euclidean'; must be 'sqeuclidean'"),
-        (dict(unbalanced=1.0), NotImplementedError, "unbalanced: is given; must be None"),
-        (dict(unbalanced_type="semirelaxed"), NotImplementedError, "unbalanced: is given"),
+        (dict(unbalanced=1.0), NotImplementedError, "reg: is 0 and marginals are unbalanced; must be > 0"),
+        (dict(unbalanced=-1.0, reg=1.0), ValueError, "unbalanced: is -1; must be finite and >= 0"),
+        (dict(unbalanced=1.0, penalty=1.0), ValueError, "unbalanced: is given with penalty, which is the same"),
+        (dict(unbalanced=0, unbalanced_type="partial"), ValueError, "unbalanced: is 0; must be > 0 and at most 1"),
+        (dict(unbalanced=2, unbalanced_type="partial"), ValueError, "unbalanced: is 2; must be > 0 and at most 1"),
+        (
+            dict(unbalanced=0.5, unbalanced_type="partial", reg=1.0),
+            NotImplementedError,
+            "reg: is > 0 and marginals are",
+        ),
+        (dict(unbalanced=1.0, unbalanced_type="L2"), NotImplementedError, "unbalanced_type: is 'L2'; must be 'KL'"),
         (dict(reg_type="L2"), NotImplementedError, "reg_type: is 'L2'; must be 'entropy' or 'KL'"),
         (dict(reg=-1.0), ValueError, "reg: is -1; must be finite and >= 0"),
         (dict(method="proximal"), ValueError, "method: is proximal without entropy; must be alternating"),

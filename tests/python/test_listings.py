@@ -81,7 +81,7 @@ def test_python(page, tmp_path, monkeypatch):
 
 FILES = {
     **{name: (24, 2) for name in ("x.npy", "y.npy", "V.npy", "problems/x_1.npy", "problems/y_1.npy")},
-    **{name: (24, 24) for name in ("C.npy", "problems/cost_2.npy")},
+    **{name: (24, 24) for name in ("C.npy", "D.npy", "M.npy", "problems/cost_2.npy")},
     **{name: (24,) for name in ("a.npy", "b.npy", "g.npy", "kept/f.npy", "kept/g.npy")},
     "logits.npy": (10, 4, 4),
 }

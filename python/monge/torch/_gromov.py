@@ -27,6 +27,8 @@ class _Followed(torch.autograd.Function):
         with torch.no_grad():
             found = ctx.result.gradients()
             parts = (found.x, found.y, found.s, found.t, found.a, found.b)
+            if any(one and part is None for part, one in zip(parts, wanted)):
+                raise NotImplementedError("value: has no derivatives by weights, since marginals are open; detach them")
             sides = [
                 by[0].to(to.device) * torch.as_tensor(on_host(part), dtype=to.dtype, device=to.device) if one else None
                 for part, to, one in zip(parts, given, wanted)

@@ -1,0 +1,30 @@
+// A Gromov-Wasserstein problem of matrices with open marginals (docs/math.md, section 21).
+#pragma once
+#include "gromov/matrix_problem.hpp"
+
+namespace monge {
+
+class OpenMatrixProblem final : public MatrixProblem {
+ public:
+  OpenMatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
+                    GromovOptions const& options);
+
+  GromovBound bound(Context const&) const override { return {least_, {}}; }
+  GromovBound descriptor_bound(Context const& context) const override {
+    return {least_, MatrixProblem::descriptor_bound(context).start};
+  }
+  void linearise(DenseMatrix const& image, DenseMatrix& u, DenseMatrix& v) const override;
+  double curvature(DenseMatrix const& image) const override { return -alpha_ * energy(image); }
+  UnbalancedTerms terms_of(DenseMatrix const& image) const override;
+  void gradients(Gromov const& result, GromovGradients const& out) const override;
+
+ private:
+  double energy(DenseMatrix const& image) const;  // E
+  GromovValue value_of(DenseMatrix image) const override;
+  void make_feasible(DenseMatrix& plan) const override;
+
+  GromovMarginals marginals_;
+  double penalty_, eps_;
+};
+
+}  // namespace monge
