@@ -90,12 +90,12 @@ EXPECTED = {
     "test_lowrank_gromov_wasserstein_samples_alpha_error": 4,
     "test_lowrank_gromov_wasserstein_samples_backends": 1,
     "test_lowrank_wasserstein_samples_gamma_init": 3,
-    "test_sanity": 4,  # Unbalanced: two penalties, no entropy, or "l2".
-    "test_init_plans": 16,
-    "test_init_duals": 16,
-    "test_reg_marginals": 12,
-    "test_log": 16,
-    "test_marginals": 16,
+    "test_sanity": 4,  # Unbalanced: no entropy, or "l2".
+    "test_init_plans": 10,
+    "test_init_duals": 10,
+    "test_reg_marginals": 10,
+    "test_log": 10,
+    "test_marginals": 10,
 }
 """How many tests of these names fail, of POT 0.9.7."""
 

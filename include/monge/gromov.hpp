@@ -54,8 +54,9 @@ enum class GromovMarginals {
   semirelaxed,  ///< p = a. b, scaled to the total of a, is the reference of the entropy and of the starts, and columns
                 ///< of no weight stay empty.
   partial,      ///< p <= a, q <= b, and the total of P is GromovOptions::mass. Exact plans alone.
-  unbalanced,   ///< None. The objective has the terms penalty (KL(p p^T | a a^T) + KL(q q^T | b b^T)) / 2 and, in the
-                ///< place of eps KL(P | a b^T), eps KL(P P | a b^T a b^T) / 2 of tensor products. eps must be > 0.
+  unbalanced,   ///< None. The objective has the terms penalty_a KL(p p^T | a a^T) / 2, penalty_b KL(q q^T | b b^T) / 2
+                ///< and, in the place of eps KL(P | a b^T), eps KL(P P | a b^T a b^T) / 2 of tensor products. eps must
+                ///< be > 0.
 };
 constexpr auto names_of(GromovMarginals) {
   using enum GromovMarginals;
@@ -128,8 +129,8 @@ struct GromovOptions {
   double alpha = 0.5;
   GromovMethod method = GromovMethod::alternating;  ///< proximal needs eps > 0.
   GromovMarginals marginals = GromovMarginals::balanced;
-  /// Unbalanced marginals: the weight of their divergences, > 0, in the units of E. Otherwise 0.
-  double penalty = 0;
+  /// Unbalanced marginals: the weights of their divergences, > 0, in the units of E. Otherwise 0.
+  double penalty_a = 0, penalty_b = 0;
   /// Partial marginals: the mass of the plan, > 0 and at most the smaller total. Otherwise 0.
   double mass = 0;
   /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this fraction of its norm. A
@@ -177,8 +178,11 @@ void visit_gromov_options(Options& options, Visitor&& visit) {
   visit(Field{"marginals", OneOf<GromovMarginals>(),
               "constraints on the marginals: both, rows alone, at most a and b, or none but penalties"},
         options.marginals);
-  visit(Field{"penalty", kNotNegative, "unbalanced marginals: weight of their KL divergences, in the units of E"},
-        options.penalty);
+  visit(
+      Field{"penalty_a", kNotNegative, "unbalanced marginals: weight of the KL divergence of rows, in the units of E"},
+      options.penalty_a);
+  visit(Field{"penalty_b", kNotNegative, "unbalanced marginals: weight of the KL divergence of columns"},
+        options.penalty_b);
   visit(Field{"mass", kNotNegative, "partial marginals: mass to transport, at most the smaller total"}, options.mass);
   visit(Field{"tolerance", kPositive, "stop when a step changes the cross moment by at most this share"},
         options.tolerance);
@@ -211,14 +215,15 @@ struct GromovReport {
   double eps = 0;                                         ///< GromovOptions::eps.
   double alpha = 1;                                       ///< The weight of E: 1 without features.
   GromovMarginals marginals = GromovMarginals::balanced;  ///< GromovOptions::marginals.
-  double penalty = 0;                                     ///< GromovOptions::penalty.
-  double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy + penalty divergence.
+  double penalty_a = 0, penalty_b = 0;                    ///< GromovOptions::penalty_a, penalty_b.
+  double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy + divergence.
   double quadratic = 0;  ///< E(P). Its rounding error is about 1e-15 of E(a b^T).
   double linear = 0;     ///< <M, P>; 0 without features.
   /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method. Unbalanced: half of that of tensor
   /// products.
   double entropy = 0;
-  double divergence = 0;  ///< Unbalanced: (KL(p p^T | a a^T) + KL(q q^T | b b^T)) / 2; otherwise 0.
+  /// Unbalanced: (penalty_a KL(p p^T | a a^T) + penalty_b KL(q q^T | b b^T)) / 2; otherwise 0.
+  double divergence = 0;
   /// A lower bound of the minimum of alpha E + (1 - alpha) <M, .> over all plans, whatever the start, and so of the
   /// objective with entropy. The largest of these bounds: one by norms and principal moments (for matrices by means and
   /// norms), where `starts` includes descriptors one by descriptors, and with `gap` that of branch and bound. With open

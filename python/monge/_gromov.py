@@ -17,7 +17,16 @@ from ._followed import requires_gradient
 from ._low_rank import features_of_costs, points_of_distances
 from ._names import GROMOV, calls, lower_name, number, shown
 from ._plan_result import PlanResult
-from ._problem import Problem, ProgressFunction, library_options, shows, uniform, warn_if_short, watching
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    library_options,
+    pair_of_penalties,
+    shows,
+    uniform,
+    warn_if_short,
+    watching,
+)
 from ._result import OTResult
 from ._solve import plan_of_sample
 
@@ -383,13 +392,15 @@ def _library_options(
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
     if (method := own.pop("method", None)) is not None:
         own["method"] = _POT_METHODS.get(method.lower(), method) if isinstance(method, str) else method
+    penalties = pair_of_penalties(unbalanced) if marginals == "unbalanced" else (None, None)
     translated = library_options(
         own,
         eps=("reg", None if reg is None else number("reg", reg)),
         iterations=("max_iter", max_iter),
         tolerance=("tol", tol),
         marginals=("unbalanced_type", marginals),
-        penalty=("unbalanced", number("unbalanced", unbalanced) if marginals == "unbalanced" else None),
+        penalty_a=("unbalanced", penalties[0]),
+        penalty_b=("unbalanced", penalties[1]),
         mass=("unbalanced", number("unbalanced", unbalanced) if marginals == "partial" else None),
     )
     return translated, kind
@@ -417,7 +428,8 @@ def _run(
         report, (plan, exact), (u, v) = made.report, made.plans, made.features()
         costs: dict[str, Any] = dict(cost=u) if of_matrices else dict(x=u, y=v, cost_function="dot")
         problem = Problem(place, a, b, **costs)
-        penalties = dict.fromkeys(("penalty_a", "penalty_b"), report.penalty) if report.penalty > 0 else {}
+        is_unbalanced = report.marginals == "unbalanced"
+        penalties = {"penalty_a": report.penalty_a, "penalty_b": report.penalty_b} if is_unbalanced else {}
         linear = (
             result_of(problem, {}, exact)
             if plan is None
@@ -500,9 +512,9 @@ def solve_gromov_sample(
             for 0.01, in space from 1 s to minutes.
         seconds: The time of the solve at which branch and bound ends, by default never; the status is then
             "iteration_limit".
-        unbalanced, unbalanced_type: The constraints on the marginals p and q of P, as in POT. "KL" with a number u:
-            none, but with `reg` the penalty u / 2 (KL(p p^T | a a^T) + KL(q q^T | b b^T)), and reg / 2 times KL of the
-            tensor products P P and a b^T a b^T as the entropy. "partial" with a number: the mass of P, p <= a, q <= b,
+        unbalanced, unbalanced_type: The constraints on the marginals p and q of P, as in POT. "KL" with a number u, or
+            a pair (u, v): none, but with `reg` the penalties u / 2 KL(p p^T | a a^T) and v / 2 KL(q q^T | b b^T), and
+            reg / 2 times KL of the tensor products P P and a b^T a b^T as the entropy. "partial" with a number: the mass of P, p <= a, q <= b,
             for exact plans. "semirelaxed", without a number: p = a alone; with `reg` the method is then "proximal" by
             default. b, scaled to the total of a, is its reference and start, and columns without weight stay empty.
             Totals of a and b may differ in all three. The lower bound is 0 for points.

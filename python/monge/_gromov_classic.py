@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
 
@@ -623,14 +624,15 @@ def fused_unbalanced_gromov_wasserstein(
     Args:
         Cx, Cy: Matrices (n x n) and (m x m).
         wx, wy: Weights (n) and (m), of any totals; by default uniform.
-        reg_marginals: The weight of both penalties, > 0; of a pair both numbers must be equal.
+        reg_marginals: The weight of both penalties, > 0, or one for each.
         epsilon: The weight of the entropy, which must be > 0.
         alpha, M: The weight of M, and costs (n x m).
         init_pi: The plan to start from (n x m), by default of wx wy^T.
         max_iter, tol: The largest number of steps, and the relative change of the plan at which to stop.
-        divergence: "kl".
+        divergence: "kl"; for the solvers of Sinkhorn's method "l2" means "kl", with a warning, as in POT.
         log, verbose: Return a dictionary, too; show a bar.
-        unbalanced_solver, init_duals, max_iter_ot, tol_ot: Have no effect.
+        unbalanced_solver: One of POT's names; all solve the same problem by the same method.
+        init_duals, max_iter_ot, tol_ot: Have no effect.
         options: `starts`, `seed`, `device` and others of :func:`solve_gromov`.
 
     Returns:
@@ -638,17 +640,20 @@ def fused_unbalanced_gromov_wasserstein(
         E(P), as in POT; `error`, a list of the last change; the :class:`GromovResult` as `result`.
 
     Raises:
-        NotImplementedError: `divergence` "l2"; no entropy; two penalties. Other errors are those of
-            :func:`solve_gromov`.
+        NotImplementedError: `divergence` "l2"; no entropy. Other errors are those of :func:`solve_gromov`.
     """
-    del unbalanced_solver, init_duals, max_iter_ot, tol_ot
+    del init_duals, max_iter_ot, tol_ot
+    if unbalanced_solver not in ("mm", "lbfgsb", "sinkhorn", "sinkhorn_log"):
+        must = "'mm', 'lbfgsb', 'sinkhorn' or 'sinkhorn_log'"
+        raise NotImplementedError(f"unbalanced_solver: is {shown(unbalanced_solver)}; must be {must}")
+    if divergence == "l2" and unbalanced_solver.startswith("sinkhorn"):
+        warnings.warn(f"divergence: is 'l2', which {unbalanced_solver} does not take; 'kl' is taken, as by POT", stacklevel=2)
+        divergence = "kl"
     if divergence != "kl":
         raise NotImplementedError(f"divergence: is {shown(divergence)}; must be 'kl'")
     if not epsilon > 0:
         raise NotImplementedError(f"epsilon: is {shown(epsilon)}; must be > 0")
-    penalties = {number("reg_marginals", v) for v in (reg_marginals if np.ndim(reg_marginals) else [reg_marginals])}
-    if len(penalties) != 1:
-        raise NotImplementedError(f"reg_marginals: is {shown(reg_marginals)}; both must be equal")
+    penalties = reg_marginals if np.ndim(reg_marginals) else [reg_marginals]
     weight = 1 / (1 + alpha) if M is not None else 1.0
     result = solve_gromov(
         Cx,
@@ -658,7 +663,7 @@ def fused_unbalanced_gromov_wasserstein(
         wy,
         alpha=weight,
         reg=2 * weight * epsilon,
-        unbalanced=2 * weight * penalties.pop(),
+        unbalanced=[2 * weight * number("reg_marginals", penalty) for penalty in penalties],
         plan_init=init_pi,
         max_iter=max_iter,
         tol=tol,

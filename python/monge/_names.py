@@ -78,7 +78,8 @@ GROMOV = {
     "cost": "M",
     "cross_moment": "plan_init",
     "marginals": "unbalanced_type",
-    "penalty": "unbalanced",
+    "penalty_a": "unbalanced",
+    "penalty_b": "unbalanced",
     "mass": "unbalanced",
 }
 """The same for Gromov-Wasserstein transport."""

@@ -230,7 +230,8 @@ void visit_members(GromovReport const*, Visit const& visit) {
   visit("eps", &GromovReport::eps);
   visit("alpha", &GromovReport::alpha);
   visit("marginals", &GromovReport::marginals);
-  visit("penalty", &GromovReport::penalty);
+  visit("penalty_a", &GromovReport::penalty_a);
+  visit("penalty_b", &GromovReport::penalty_b);
   visit("value", &GromovReport::value);
   visit("quadratic", &GromovReport::quadratic);
   visit("linear", &GromovReport::linear);

@@ -109,7 +109,8 @@ class GromovSolve {
     report_.eps = options.eps;
     report_.alpha = problem_.alpha();
     report_.marginals = options.marginals;
-    report_.penalty = options.penalty;
+    report_.penalty_a = options.penalty_a;
+    report_.penalty_b = options.penalty_b;
     report_.mass = problem_.total();
     if (!std::isfinite(options.gap)) return;
     require(is_exact(), "gap: is {} with entropy; must be infinity, since branch and bound takes exact plans",
@@ -309,7 +310,7 @@ class GromovSolve {
 
   SolveOptions penalties() const {
     if (!is(GromovMarginals::unbalanced)) return {};
-    return {.penalty_a = options_.penalty, .penalty_b = options_.penalty};
+    return {.penalty_a = options_.penalty_a, .penalty_b = options_.penalty_b};
   }
 
   /// The same with open columns: half of a sweep, from g = 0.
@@ -345,19 +346,22 @@ class GromovSolve {
     search.stationarity = std::max(fall, 0.0);
     image = problem_.scaled(image, std::sqrt(last.mass / next.mass));
     search.value = objective(problem_.terms_of(image));
-    require(std::isfinite(search.value), "penalty: is {}, too far below the objective, up to {:.3g}; must be larger",
-            options_.penalty, problem_.size());
+    require(std::isfinite(search.value),
+            "penalty_a: is {} and penalty_b {}, too far below the objective, up to {:.3g}; must be larger",
+            options_.penalty_a, options_.penalty_b, problem_.size());
     search.change = change_between(image, search.image);
     note(search, std::move(image));
   }
 
-  double divergence_weight() const { return 2 * options_.penalty + options_.eps; }
+  double divergence_weight() const { return options_.penalty_a + options_.penalty_b + options_.eps; }
 
   /// The objective of an unbalanced problem.
   double objective(UnbalancedTerms const& terms) const {
     double const of_a = problem_.a().sum(), of_b = problem_.b().sum();
     return terms.value + terms.mass * (terms.divergence - divergence_weight() * terms.mass / 2) +
-           (options_.penalty * (of_a * of_a + of_b * of_b) + options_.eps * std::pow(of_a * of_b, 2)) / 2;
+           (options_.penalty_a * of_a * of_a + options_.penalty_b * of_b * of_b +
+            options_.eps * std::pow(of_a * of_b, 2)) /
+               2;
   }
 
   /// The plan that takes each row to its column of the least cost. Points of no weight, which may lie far away, take no
@@ -517,8 +521,7 @@ class GromovSolve {
     Stopwatch const watch;
     is_exact() ? evaluate_exact(best) : evaluate(best);
     report_.seconds.bounds += watch.seconds();
-    report_.value =
-        report_.alpha * report_.quadratic + (1 - report_.alpha) * report_.linear + report_.penalty * report_.divergence;
+    report_.value = report_.alpha * report_.quadratic + (1 - report_.alpha) * report_.linear + report_.divergence;
     if (!is_exact() && !is_proximal()) report_.value += report_.eps * report_.entropy;
     if (!is_exact()) require_digits(report_.value);
     report_.change = best.change;
@@ -571,10 +574,11 @@ class GromovSolve {
     if (is(GromovMarginals::unbalanced)) {
       double const of_a = problem_.a().sum(), of_b = problem_.b().sum();
       report_.mass = mass;
-      report_.marginal_error = error_of(row, problem_.a(), best.f) + error_of(column, problem_.b(), best.g);
+      report_.marginal_error = error_of(row, problem_.a(), best.f, options_.penalty_a) +
+                               error_of(column, problem_.b(), best.g, options_.penalty_b);
       report_.entropy = half_divergence(entropy, mass, of_a * of_b);
-      report_.divergence = half_divergence(relative_entropy(row, problem_.a()), mass, of_a) +
-                           half_divergence(relative_entropy(column, problem_.b()), mass, of_b);
+      report_.divergence = options_.penalty_a * half_divergence(relative_entropy(row, problem_.a()), mass, of_a) +
+                           options_.penalty_b * half_divergence(relative_entropy(column, problem_.b()), mass, of_b);
       return;
     }
     report_.marginal_error = (row - problem_.a()).lpNorm<1>();
@@ -588,10 +592,11 @@ class GromovSolve {
   }
 
   /// |P 1 - a exp(-f / penalty)|_1
-  double error_of(DenseVector const& row, DenseVector const& weights, std::vector<double> const& f) const {
+  static double error_of(DenseVector const& row, DenseVector const& weights, std::vector<double> const& f,
+                         double penalty) {
     double sum = 0;
     for (std::int64_t i = 0; i < row.size(); ++i)
-      if (weights(i) > 0) sum += std::abs(row(i) - weights(i) * std::exp(-f[to_size(i)] / options_.penalty));
+      if (weights(i) > 0) sum += std::abs(row(i) - weights(i) * std::exp(-f[to_size(i)] / penalty));
     return sum;
   }
 
@@ -667,8 +672,10 @@ Gromov solve(Context const& context, AddInputs const& add_inputs, VectorView a, 
             "method: is proximal without entropy; must be alternating");
     using enum GromovMarginals;
     std::string_view const kind = name(options.marginals);
-    require((options.marginals == unbalanced) == (options.penalty > 0),
-            "penalty: is {} and marginals are {}; must be > 0 for unbalanced ones, otherwise 0", options.penalty, kind);
+    for (auto const& [field, penalty] : {std::pair("penalty_a", options.penalty_a), {"penalty_b", options.penalty_b}}) {
+      require((options.marginals == unbalanced) == (penalty > 0),
+              "{}: is {} and marginals are {}; must be > 0 for unbalanced ones, otherwise 0", field, penalty, kind);
+    }
     require(options.marginals == partial || options.mass == 0,
             "mass: is {} and marginals are {}; must be 0, or marginals partial", options.mass, kind);
     auto const support = [](bool supported, char const* message) {

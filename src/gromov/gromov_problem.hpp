@@ -34,7 +34,7 @@ struct GromovValue {
 struct UnbalancedTerms {
   double mass = 0;
   double value = 0;       // alpha E + (1 - alpha) <M, P>
-  double divergence = 0;  // penalty (sum p log(p / a) + sum q log(q / b)) + eps sum P log(P / a b^T)
+  double divergence = 0;  // penalty_a sum p log(p / a) + penalty_b sum q log(q / b) + eps sum P log(P / a b^T)
 };
 
 /// The convex hull of the corners and their opposites, which holds the images of all plans, but for parts that change

@@ -10,7 +10,8 @@ OpenMatrixProblem::OpenMatrixProblem(Backend const& backend, GromovMatrices cons
                                      GromovOptions const& options)
     : MatrixProblem(backend, matrices, a, b, options),
       marginals_(options.marginals),
-      penalty_(options.penalty),
+      penalty_a_(options.penalty_a),
+      penalty_b_(options.penalty_b),
       eps_(options.eps) {
   constant_ = 0;
   if (marginals_ == GromovMarginals::unbalanced) least_ = least_ < 0 ? -kInfinity : 0;  // Any mass is feasible.
@@ -47,7 +48,7 @@ UnbalancedTerms OpenMatrixProblem::terms_of(DenseMatrix const& image) const {
   DenseVector const log_a = a_.array().log(), log_b = b_.array().log();
   UnbalancedTerms terms{plan.sum(), alpha_ * energy(image), 0};
   if (is_fused()) terms.value += (1 - alpha_) * plan.cwiseProduct(cost_).sum();
-  terms.divergence = penalty_ * (relative_entropy(row, a_) + relative_entropy(column, b_));
+  terms.divergence = penalty_a_ * relative_entropy(row, a_) + penalty_b_ * relative_entropy(column, b_);
   for (std::int64_t i = 0; i < plan.rows(); ++i)
     for (std::int64_t j = 0; j < plan.cols(); ++j)
       if (plan(i, j) > 0) terms.divergence += eps_ * plan(i, j) * (std::log(plan(i, j)) - log_a(i) - log_b(j));

@@ -24,7 +24,7 @@ class OpenMatrixProblem final : public MatrixProblem {
   void make_feasible(DenseMatrix& plan) const override;
 
   GromovMarginals marginals_;
-  double penalty_, eps_;
+  double penalty_a_, penalty_b_, eps_;
 };
 
 }  // namespace monge

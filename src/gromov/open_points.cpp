@@ -60,7 +60,8 @@ OpenPointProblem::OpenPointProblem(Backend const& backend, GromovClouds const& c
                                    GromovOptions const& options)
     : PointProblem(backend, clouds, a, b, options),
       marginals_(options.marginals),
-      penalty_(options.penalty),
+      penalty_a_(options.penalty_a),
+      penalty_b_(options.penalty_b),
       eps_(options.eps) {
   if (target_.features.cols() > 0) {
     DenseVector const shift = target_.centre_of_features - source_.centre_of_features;
@@ -98,7 +99,7 @@ std::vector<StartingPoint> OpenPointProblem::starts(Backend const& backend, Grom
   DenseMatrix product = image_of(first_a_, first_b_, first_a_ * mean);
   if (marginals_ == GromovMarginals::unbalanced) {
     double const of_a = std::log(total_ / a_.sum()), of_b = std::log(total_ / b_.sum());
-    product(d, 1) = total_ * ((penalty_ + eps_) * (of_a + of_b) - eps_ * std::log(total_));
+    product(d, 1) = total_ * ((penalty_a_ + eps_) * of_a + (penalty_b_ + eps_) * of_b - eps_ * std::log(total_));
   }
   for (StartingPoint& start : starts) {
     bool const has_image = start.kind == GromovStartKind::given && image_given;
@@ -227,7 +228,7 @@ DenseMatrix OpenPointProblem::image_of(Plan const& plan) const {
       for (std::int64_t i = 0; i < weights.size(); ++i) sum += weights(i) > 0 ? weights(i) * values[to_size(i)] : 0;
       return sum;
     };
-    image(image.cols(), 1) = penalty_ * (relative_entropy(row, a_) + relative_entropy(column, b_)) +
+    image(image.cols(), 1) = penalty_a_ * relative_entropy(row, a_) + penalty_b_ * relative_entropy(column, b_) +
                              sum(row, plan.f()) + sum(column, plan.g()) - plan.transport_cost();
   }
   return image;
@@ -264,7 +265,7 @@ UnbalancedTerms OpenPointProblem::terms_of(DenseMatrix const& image) const {
 
 DenseMatrix OpenPointProblem::scaled(DenseMatrix const& image, double factor) const {
   DenseMatrix result = factor * image;
-  result(image.cols(), 1) += (2 * penalty_ + eps_) * std::log(factor) * result(0, 0);
+  result(image.cols(), 1) += (penalty_a_ + penalty_b_ + eps_) * std::log(factor) * result(0, 0);
   return result;
 }
 

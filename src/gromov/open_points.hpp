@@ -44,7 +44,7 @@ class OpenPointProblem final : public PointProblem {
 
   double unit_ = 1;  // A typical distance, by which all features have the unit of its square.
   GromovMarginals marginals_;
-  double penalty_, eps_;
+  double penalty_a_, penalty_b_, eps_;
 };
 
 }  // namespace monge

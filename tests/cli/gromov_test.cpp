@@ -134,15 +134,15 @@ TEST_F(GromovProgram, LeavesMarginalsOpen) {
   EXPECT_NEAR(report()["value"], 0, 1e-10);
   EXPECT_EQ(report()["starts"].size(), 1u);
 
-  outcome = gromov({"--marginals", "unbalanced", "--penalty", "100", "--eps", "50"});
+  outcome = gromov({"--marginals", "unbalanced", "--penalty-a", "100", "--penalty-b", "100", "--eps", "50"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   json const found = report();
   EXPECT_LT(found["mass"], 1.0);
   EXPECT_NEAR(
       found["value"].get<double>(),
-      found["quadratic"].get<double>() + 50 * found["entropy"].get<double>() + 100 * found["divergence"].get<double>(),
+      found["quadratic"].get<double>() + 50 * found["entropy"].get<double>() + found["divergence"].get<double>(),
       1e-10);
-  outcome = gromov({"--marginals", "unbalanced", "--penalty", "100"});
+  outcome = gromov({"--marginals", "unbalanced", "--penalty-a", "100", "--penalty-b", "100"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("eps: is 0 and marginals are unbalanced; must be > 0"));
 }

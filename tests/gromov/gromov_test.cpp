@@ -1336,9 +1336,13 @@ TEST_P(GromovTest, semirelaxed_steps_settle_where_full_ones_swing) {
 // log(P_ij / a_i b_j) is a sum of the cost and of the logarithms of both marginals, for the cost that the plan makes.
 TEST_P(GromovTest, unbalanced_plans_meet_the_conditions_of_first_order) {
   for_each_problem([&](auto const& given, Matrices const& matrices, double size) {
-    double const eps = 0.1 * size, penalty = 0.3 * size;
-    GromovOptions options{
-        .eps = eps, .alpha = 0.4, .marginals = unbalanced, .penalty = penalty, .tolerance = kTolerance};
+    double const eps = 0.1 * size, penalty_a = 0.3 * size, penalty_b = 0.2 * size;
+    GromovOptions options{.eps = eps,
+                          .alpha = 0.4,
+                          .marginals = unbalanced,
+                          .penalty_a = penalty_a,
+                          .penalty_b = penalty_b,
+                          .tolerance = kTolerance};
     options.starts = 1;
     double last = 0;  // The objective of the last step but one.
     options.progress = [&](GromovProgress const& at) {
@@ -1354,21 +1358,24 @@ TEST_P(GromovTest, unbalanced_plans_meet_the_conditions_of_first_order) {
                  of_plan = relative(plan, a, b);
     EXPECT_NEAR(report.mass, mass, 1e-12);
     Matrix const slope = whole_derivative(matrices, plan, report.alpha);
-    double const base = penalty * (of_rows + of_columns) + eps * of_plan;
+    double const base = penalty_a * of_rows + penalty_b * of_columns + eps * of_plan;
     Matrix predicted(24, 20);
     for (std::int64_t i = 0; i < 24; ++i)
       for (std::int64_t j = 0; j < 20; ++j) {
-        double const terms = penalty * (std::log(row[i] / a[i]) + std::log(column[j] / b[j]));
+        double const terms = penalty_a * std::log(row[i] / a[i]) + penalty_b * std::log(column[j] / b[j]);
         predicted(i, j) = a[i] * b[j] * std::exp(-((slope(i, j) + base) / mass + terms) / eps);
       }
     EXPECT_LE(distance(plan, predicted), 1e-5 * mass);
     EXPECT_NEAR(report.quadratic, energy(matrices.c, matrices.d, plan), 1e-12 * size);
     EXPECT_NEAR(report.entropy, mass * of_plan + (36 - mass * mass) / 2, 1e-10);
-    EXPECT_NEAR(report.divergence, mass * (of_rows + of_columns) + (4 + 9) / 2.0 - mass * mass, 1e-10);
-    EXPECT_NEAR(report.value,
-                report.alpha * report.quadratic + (1 - report.alpha) * report.linear + eps * report.entropy +
-                    penalty * report.divergence,
-                1e-14 * report.value);
+    EXPECT_NEAR(
+        report.divergence,
+        penalty_a * (mass * of_rows + (4 - mass * mass) / 2) + penalty_b * (mass * of_columns + (9 - mass * mass) / 2),
+        1e-10 * size);
+    EXPECT_NEAR(
+        report.value,
+        report.alpha * report.quadratic + (1 - report.alpha) * report.linear + eps * report.entropy + report.divergence,
+        1e-14 * report.value);
     EXPECT_NEAR(last, report.value, kSame * report.value);
     EXPECT_LE(report.stationarity, kSame * size);
     EXPECT_LE(report.lower_bound, report.value);
@@ -1386,7 +1393,8 @@ TEST_P(GromovTest, gradients_with_open_marginals_are_differences_of_the_value) {
       GromovOptions options{.eps = entropic ? 0.2 * size : 0,
                             .alpha = 0.3,
                             .marginals = kind,
-                            .penalty = kind == unbalanced ? size : 0,
+                            .penalty_a = kind == unbalanced ? size : 0,
+                            .penalty_b = kind == unbalanced ? size : 0,
                             .mass = kind == partial ? 0.6 : 0,
                             .tolerance = 1e-10,
                             .iterations = 10000};
@@ -1436,7 +1444,8 @@ TEST_P(GromovTest, open_marginals_take_weights_of_nearly_nothing_and_any_totals)
     auto const options = [&](double scale) {
       return GromovOptions{.eps = kind == unbalanced ? 0.1 * size * scale : 0,
                            .marginals = kind,
-                           .penalty = kind == unbalanced ? size : 0,
+                           .penalty_a = kind == unbalanced ? size : 0,
+                           .penalty_b = kind == unbalanced ? size : 0,
                            .mass = kind == partial ? 0.5 : 0};
     };
     for (auto const& [of_a, of_b] : {std::pair{1.0, 1.0}, {1e6, 1.0}, {1.0, 1e6}}) {
@@ -1464,7 +1473,8 @@ TEST_P(GromovTest, open_marginals_take_weights_of_nearly_nothing_and_any_totals)
     for (double const scale : {1e-60, 1e-7, 1e7, 1e60}) {
       double const power = std::pow(scale, 4);
       GromovOptions in_unit = options(power);
-      in_unit.penalty *= power;
+      in_unit.penalty_a *= power;
+      in_unit.penalty_b *= power;
       EXPECT_NEAR(solve(moved(plain, scale, 0, false), in_unit).report.value / power, expected, 1e-6 * size) << scale;
     }
   }
@@ -1474,8 +1484,9 @@ TEST_P(GromovTest, new_points_have_the_costs_of_open_marginals) {
   for (auto const& [p, q, r] : {std::tuple{3, 2, 0}, {2, 3, 2}}) {
     Case const given = make_case(14, 11, p, q, r, 14);
     double const size = energy(given, product_plan(given));
-    for (auto const& options : {GromovOptions{.marginals = semirelaxed},
-                                GromovOptions{.eps = size, .marginals = unbalanced, .penalty = size}}) {
+    for (auto const& options :
+         {GromovOptions{.marginals = semirelaxed},
+          GromovOptions{.eps = size, .marginals = unbalanced, .penalty_a = size, .penalty_b = size}}) {
       Gromov const found = solve(given, options);
       Matrix u(14, static_cast<std::int64_t>(found.u.size()) / 14);
       found.source_features(given.x.view(), given.s.view(), {u.data.data(), u.rows, u.columns});
@@ -1502,19 +1513,20 @@ TEST_P(GromovTest, refuses_open_marginals_that_it_cannot_take) {
   refused("mass: is 0; must be > 0 and at most 1, the smaller total", given, {.marginals = partial});
   refused("mass: is 1.1; must be > 0 and at most 1", given, {.marginals = partial, .mass = 1.1});
   refused("mass: is 0.5 and marginals are balanced; must be 0", given, {.mass = 0.5});
-  refused("penalty: is 0 and marginals are unbalanced; must be > 0", given, {.eps = 1, .marginals = unbalanced});
-  refused("penalty: is 1 and marginals are semirelaxed", given, {.marginals = semirelaxed, .penalty = 1});
-  refused("eps: is 0 and marginals are unbalanced; must be > 0", given, {.marginals = unbalanced, .penalty = 1},
-          ErrorCode::unsupported);
+  refused("penalty_a: is 0 and marginals are unbalanced; must be > 0", given, {.eps = 1, .marginals = unbalanced});
+  refused("penalty_b: is 1 and marginals are semirelaxed", given, {.marginals = semirelaxed, .penalty_b = 1});
+  refused("eps: is 0 and marginals are unbalanced; must be > 0", given,
+          {.marginals = unbalanced, .penalty_a = 1, .penalty_b = 1}, ErrorCode::unsupported);
   refused("eps: is > 0 and marginals are partial; must be 0", given, {.eps = 1, .marginals = partial, .mass = 1},
           ErrorCode::unsupported);
   refused("method: is proximal and marginals are unbalanced", given,
-          {.eps = 1, .method = GromovMethod::proximal, .marginals = unbalanced, .penalty = 1}, ErrorCode::unsupported);
+          {.eps = 1, .method = GromovMethod::proximal, .marginals = unbalanced, .penalty_a = 1, .penalty_b = 1},
+          ErrorCode::unsupported);
   Matrix const moments(8, 7);
   refused("cross_moment: has a mass of 0; must be > 0", given,
           {.marginals = semirelaxed, .cross_moment = moments.view()});
-  refused("penalty: is 1e-300, too far below the objective", given,
-          {.eps = 1e-300, .marginals = unbalanced, .penalty = 1e-300});
+  refused("penalty_a: is 1e-300 and penalty_b 1e-300, too far below the objective", given,
+          {.eps = 1e-300, .marginals = unbalanced, .penalty_a = 1e-300, .penalty_b = 1e-300});
 }
 
 }  // namespace

@@ -585,7 +585,7 @@ def test_progress_stops_and_sees_the_search(clouds):
         (dict(metric="euclidean"), NotImplementedError, "metric: is 'euclidean'; must be 'sqeuclidean'"),
         (dict(unbalanced=1.0), NotImplementedError, "reg: is 0 and marginals are unbalanced; must be > 0"),
         (dict(unbalanced=-1.0, reg=1.0), ValueError, "unbalanced: is -1; must be finite and >= 0"),
-        (dict(unbalanced=1.0, penalty=1.0), ValueError, "unbalanced: is given with penalty, which is the same"),
+        (dict(unbalanced=1.0, penalty_a=1.0), ValueError, "unbalanced: is given with penalty_a, which is the same"),
         (dict(unbalanced=0, unbalanced_type="partial"), ValueError, "unbalanced: is 0; must be > 0 and at most 1"),
         (dict(unbalanced=2, unbalanced_type="partial"), ValueError, "unbalanced: is 2; must be > 0 and at most 1"),
         (
