@@ -102,18 +102,18 @@ def tables(run: Run) -> dict[str, str]:
 
 
 def readme(run: Run) -> str:
-    """The largest problem of one table, in seconds."""
+    """The largest problem of one table, in seconds, with the errors that were reached."""
     rows = of_table(run, "over n")
     n = max(row["given"]["n"] for row in rows)
     found = {row["solver"]: row for row in rows if row["given"]["n"] == n}
     versions = run["versions"]
-    columns = [("Monge, float64", "Monge"), ("OTT-JAX, float32", f"OTT-JAX {versions.get('ott')}, float32")]
+    columns = [("Monge, float64", "Monge, float64"), ("OTT-JAX, float32", f"OTT-JAX {versions.get('ott')}, float32")]
     columns += [("POT, float64", f"POT {versions.get('pot')}, float64")]
     there = [(name, title) for name, title in columns if name in found]
 
     def seconds(row: dict[str, Any]) -> str:
         mark = BUSY if is_busy(row, run["threads"]) else ""
-        return f"{row['ms'] / 1e3:.2g} s{mark}"
+        return f"{row['ms'] / 1e3:.2g} s{mark} ({row['error']:.0e})".replace("e-0", "e-")
 
     titles, cells = (" | ".join(texts) for texts in zip(*((title, seconds(found[name])) for name, title in there)))
     note = "\n\n\\* other work took the cores, too" if BUSY in cells else ""

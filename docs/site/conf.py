@@ -64,7 +64,7 @@ nitpick_ignore_regex = [
     ("py:class", r"(?!monge\.).*"),  # Types in signatures, of which no other site is asked.
 ]
 
-myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_enable_extensions = ["colon_fence", "dollarmath", "html_image"]
 myst_heading_anchors = 3
 
 autosummary_generate = [f"{page}.rst" for page in pages]
@@ -211,8 +211,16 @@ def ancestors(node):
         yield node
 
 
+def forget_modules_without_source(app):
+    """The index of the sources would link to a page of each, monge._core for one, which viewcode does not write."""
+    modules = app.env._viewcode_modules
+    app.env._viewcode_modules = {name: entry for name, entry in modules.items() if entry}
+    return []
+
+
 def setup(app):
     app.add_transform(RaiseIndices)
     app.add_html_math_renderer("mathml", write_math("inline"), write_math("block"))
     app.connect("autodoc-process-signature", show_signature)
     app.connect("autodoc-process-docstring", read_docstring)
+    app.connect("html-collect-pages", forget_modules_without_source, priority=400)  # Before viewcode's own function.

@@ -1,6 +1,7 @@
 """`python -m monge`: versions and devices as `monge info` prints them, and those of Python, for reports of faults."""
 
 import platform
+import signal
 import sys
 
 import numpy as np
@@ -23,4 +24,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `python -m monge | head -1` ends without a traceback.
     main(sys.argv[1:])

@@ -201,7 +201,7 @@ def sinkhorn_divergence(
     return _divergence(parts, translated, potentials_init, n_threads, progress, warn)
 
 
-@calls(**{**MATRIX, "C": "M_ab", "xy: cost": "M_ab", "xx: cost": "M_aa", "yy: cost": "M_bb"})
+@calls(**(MATRIX | {"C": "M_ab", "xy: cost": "M_ab", "xx: cost": "M_aa", "yy: cost": "M_bb"}))
 def sinkhorn_divergence_of_costs(
     M_ab: Any,
     M_aa: Any,

@@ -372,7 +372,7 @@ def _plan_of(
     return OTResult(problem, options, "kl", plan, plan.report)
 
 
-@calls(**{**MATRIX, **_OF_POTENTIALS})
+@calls(**(MATRIX | _OF_POTENTIALS))
 def plan_of(
     f: Any,
     g: Any,
@@ -412,7 +412,7 @@ def plan_of(
     return _plan_of(matrix_problem(M, a, b, device), f, g, reg, unbalanced, n_threads, dict(options))
 
 
-@calls(**{**POINTS, **_OF_POTENTIALS})
+@calls(**(POINTS | _OF_POTENTIALS))
 def plan_of_sample(
     f: Any,
     g: Any,

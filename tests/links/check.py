@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""check.py FOLDER: fails where a relative link of a Markdown file leads to no file or to no heading."""
+"""check.py FOLDER: fails where a relative link of a Markdown file leads to no file or to no heading, where a table has
+no rows or a row of another width, and where a section is empty."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+BLOCK = re.compile(r"^([`:]{3,}).*?^\1$", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^(#+) (.*)\n\s*(?=(#+) |\Z)", re.MULTILINE)  # Nothing lies between its heading and the next one.
+TABLE = re.compile(r"(?:^#.*|-->|\n)\n((?:\|.*(?:\n|\Z))+)", re.MULTILINE)
 LINK = re.compile(r"(?<!`)\]\(([^()\s]+)\)|(?:href|src)=\"([^\"]+)\"")
 
 
@@ -15,10 +19,22 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def half_made(text):
+    for level, heading, next_level in SECTION.findall(text):
+        if len(next_level) <= len(level):
+            yield f"{heading}: a section without a text"
+    for table in TABLE.findall(text):
+        head, *rows = table.splitlines()
+        widths = {len(re.findall(r"(?<!\\)\|", row)) for row in (head, *rows)}
+        if len(rows) < 2 or not re.fullmatch(r"\|[-:| ]+", rows[0]) or len(widths) > 1:
+            yield f"{head}: a table without a row, or with rows of several widths"
+
+
 def faults(folder):
     listed = subprocess.run(["git", "ls-files", "*.md"], cwd=folder, capture_output=True, text=True, check=True).stdout
     for name in listed.split():
-        text = re.sub(r"^```.*?^```", "", (folder / name).read_text(), flags=re.MULTILINE | re.DOTALL)
+        text = BLOCK.sub("block", (folder / name).read_text())
+        yield from (f"{name}: {fault}" for fault in half_made(text))
         for link in (first or second for first, second in LINK.findall(text)):
             if re.match(r"[a-z]+:", link) or "/site/" in name:  # Pages of the site link to what Sphinx makes.
                 continue

@@ -8,6 +8,7 @@ import inspect
 import os
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 import types
@@ -77,6 +78,14 @@ def test_the_module_run_as_a_program_prints_versions(arguments):
 def test_the_module_run_as_a_program_takes_info_alone():
     run = subprocess.run([sys.executable, "-m", "monge", "solve", "x.npy"], capture_output=True, text=True)
     assert (run.returncode, run.stdout) == (1, "") and run.stderr.startswith("python -m monge: solve: is no command")
+
+
+def test_the_module_run_as_a_program_ends_in_silence_where_nobody_reads():
+    unread, written = os.pipe()
+    os.close(unread)
+    run = subprocess.run([sys.executable, "-um", "monge"], stdout=written, stderr=subprocess.PIPE, text=True)
+    os.close(written)
+    assert (run.returncode, run.stderr) == (-signal.SIGPIPE, "")
 
 
 @pytest.fixture

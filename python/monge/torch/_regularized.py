@@ -123,7 +123,7 @@ _gradients = differentiable(
 )
 
 
-@calls(**{**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost", "batch": "cost"})
+@calls(**(REGULARIZED | {"cost": "cost", "C": "cost", "M": "cost", "batch": "cost"}))
 def regularized_transport(
     cost: Tensor,
     a: Tensor | None = None,
