@@ -12,6 +12,7 @@
 
 #include "option_text.hpp"
 #include "run.hpp"
+#include "spelling.hpp"
 
 namespace monge::cli {
 
@@ -38,7 +39,7 @@ CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value
   auto const store = [&value, field](std::string const& text) {
     if (!parse(text, value))
       throw CLI::ValidationError(
-          fmt::format("{}: is '{}'; must be {}{}", field.name, text, kind_of(value), field.constraint.text()));
+          fmt::format("{}: is '{}'{}", field.name, text, must_be(text, kind_of(value) + field.constraint.text())));
   };
   return command
       .add_option_function<std::string>(flag(field.name), store,

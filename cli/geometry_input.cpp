@@ -61,7 +61,8 @@ void check_geometry(GeometryArguments const& given) {
     }
     return;
   }
-  if (!given.x.empty()) refuse("cost: is {}; must not be given with points, x is {}", given.cost, given.x);
+  if (!given.x.empty())
+    refuse("cost: is {}; must not be given with points, x is {}; cost_function is for points", given.cost, given.x);
   visit_values(given, [](auto const& field, auto const& value) {
     if (value) refuse("{}: is {}; is for points, and must not be given with cost", field.name, option_text(value));
   });

@@ -71,7 +71,7 @@ std::vector<std::pair<Term, double>> read_terms(RegularizedArguments const& give
   std::size_t weights = 0;
   for (std::string const& text : given.terms) {
     std::optional<Term> const term = from_name<Term>(text);
-    if (!term) refuse("regularizer: is '{}'; must be {}", text, kRegularizer.constraint.text());
+    if (!term) refuse("regularizer: is '{}'{}", text, must_be(text, kRegularizer.constraint.text()));
     for (auto const& [earlier, weight] : terms) {
       if (earlier == *term) refuse("regularizer: names {} twice; each term must be given once", text);
     }

@@ -10,7 +10,10 @@ namespace {
 
 /// Names of options in Python and in other packages that no rule of spelling finds.
 constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
-    {"reg", "eps"}, {"blur", "eps"}, {"stopThr", "tolerance"}, {"max-iter", "iterations"}, {"unbalanced", "penalty-a"}};
+    {"reg", "eps"},           {"blur", "eps"},
+    {"stopThr", "tolerance"}, {"max-iter", "iterations"},
+    {"max-iter", "rounds"},   {"unbalanced", "penalty-a"},
+    {"reach", "penalty-a"},   {"metric", "cost-function"}};
 
 /// The least number of letters to insert, delete, replace or exchange with their neighbour that make one of the other.
 std::size_t distance(std::string_view from, std::string_view to) {
@@ -38,6 +41,18 @@ std::vector<std::string> spelled_arguments(int argc, char const* const* argv) {
       std::replace(argument.begin(), argument.begin() + std::min(argument.find('='), argument.size()), '_', '-');
   }
   return arguments;
+}
+
+std::string must_be(std::string_view given, std::string const& allowed) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < allowed.size();) {
+    std::size_t const comma = allowed.find(", ", begin), last = allowed.find(" or ", begin);
+    std::size_t const end = std::min({comma, last, allowed.size()});
+    names.push_back(allowed.substr(begin, end - begin));
+    begin = end + (end == comma ? 2 : 4);
+  }
+  std::string const nearest = names.size() > 1 ? nearest_name(given, names) : "";
+  return nearest.empty() ? "; must be " + allowed : "; did you mean " + nearest + "? Must be " + allowed;
 }
 
 std::string nearest_name(std::string_view given, std::vector<std::string> const& known) {

@@ -75,8 +75,16 @@ def row_of(solver: Solver, times: list[float], error: float | None) -> dict[str,
     return found | ({} if error is None else {"error": error})
 
 
-def measure(case: Case, sizes: str, device: str, absent: dict[str, str]) -> list[dict[str, Any]]:
-    """A row for each solver. First each solver is called once, which may compile; then all take turns."""
+def is_absent(error: Exception) -> bool:
+    """Whether another package than Monge is missing, as PyTorch is for monge.torch."""
+    return isinstance(error, ModuleNotFoundError) and not (error.name or "").startswith("monge")
+
+
+def measure(
+    case: Case, sizes: str, device: str, absent: dict[str, str], failed: dict[str, str]
+) -> list[dict[str, Any]]:
+    """A row for each solver. First each solver is called once, which may compile; then all take turns. `absent` gets
+    the peers that are missing or fail, `failed` the case if Monge fails."""
     solvers: list[tuple[str, Solver, float | None]] = []
     took: dict[str, float] = {}
     busy, load = Busy(), os.getloadavg()[0]
@@ -86,8 +94,12 @@ def measure(case: Case, sizes: str, device: str, absent: dict[str, str]) -> list
                 seconds, result = seconds_of(solver.call, device)
                 took[solver.name] = seconds
                 solvers.append((package, solver, solver.error(result) if solver.error else None))
-        except Exception as error:  # A peer that is missing or fails is a line of the report.
-            absent[package] = f"{type(error).__name__}: {error}".splitlines()[0]
+        except Exception as error:
+            why = f"{type(error).__name__}: {error}".splitlines()[0]
+            if package == "monge" and not is_absent(error):
+                failed[case.key] = why
+            else:
+                absent[package] = why
     yardstick, times = Yardstick(), {name: [seconds] if seconds > LONG else [] for name, seconds in took.items()}
     measures: list[float] = []
     going = True
@@ -125,7 +137,7 @@ print((peak() - before) / 1024)
 """
 
 
-def memory(sizes: str) -> list[dict[str, Any]]:
+def memory(sizes: str, failed: dict[str, str]) -> list[dict[str, Any]]:
     """The growth of the peak of a process over a call, in MiB, each in a process of its own."""
     rows = []
     for n in (1000, 2000, 5000, 10000) if sizes == "full" else (1000,):
@@ -133,9 +145,10 @@ def memory(sizes: str) -> list[dict[str, Any]]:
             imports, call = program.split("; ")
             code = _OF_MEMORY.format(imports=imports, call=call)
             run = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(n)], capture_output=True, text=True)
-            if run.returncode == 0:
-                given = {"n": n, "d": 16}
-                key = f"memory, n {n}, d 16"
+            given, key = {"n": n, "d": 16}, f"memory, n {n}, d 16"
+            if run.returncode != 0 and name.startswith("Monge"):
+                failed[key] = f"{name}: {(run.stderr.splitlines() or ['no message'])[-1]}"
+            elif run.returncode == 0:
                 rows.append({"case": key, "table": "memory", "given": given, "solver": name, "mib": float(run.stdout)})
     return rows
 
@@ -158,7 +171,7 @@ def again(run: dict[str, Any], sizes: str, keys: set[str]) -> None:
     """Measures these cases once more; the faster row of each solver stays."""
     for case in cases(sizes, run["device"]):
         if case.key in keys:
-            found = {row["solver"]: row for row in measure(case, sizes, run["device"], {})}
+            found = {row["solver"]: row for row in measure(case, sizes, run["device"], {}, {})}
             for k, row in enumerate(run["rows"]):
                 new = found.get(row["solver"]) if row["case"] == case.key else None
                 if new and new["ms"] / new["yardstick_ms"] < row["ms"] / row["yardstick_ms"]:
@@ -172,17 +185,19 @@ def report(sizes: str, device: str, kept: Path) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     at = commit()
     broken = json.loads(kept.read_text()) if kept.exists() else {}
-    rows: list[dict[str, Any]] = broken["rows"] if broken.get("at") == at else []
-    absent: dict[str, str] = broken["absent"] if broken.get("at") == at else {}
+    is_same = broken.get("at") == at
+    rows: list[dict[str, Any]] = broken["rows"] if is_same else []
+    absent: dict[str, str] = broken["absent"] if is_same else {}
+    failed: dict[str, str] = broken.get("failed", {}) if is_same else {}
     begin = time.perf_counter()
     for case in cases(sizes, device):
         if any(row["case"] == case.key for row in rows):
             continue
-        rows += measure(case, sizes, device, absent)
-        kept.write_text(json.dumps({"at": at, "rows": rows, "absent": absent}))
+        rows += measure(case, sizes, device, absent, failed)
+        kept.write_text(json.dumps({"at": at, "rows": rows, "absent": absent, "failed": failed}))
         print(f"{time.perf_counter() - begin:6.0f} s  {case.key}", file=sys.stderr, flush=True)
     if device == "cpu":
-        rows += memory(sizes)
+        rows += memory(sizes, failed)
     absent = {name: why for name, why in absent.items() if all(row.get("package") != name for row in rows)}
     versions = {"monge": monge.__version__, "python": platform.python_version(), "numpy": np.__version__}
     for package in PACKAGES:
@@ -199,6 +214,7 @@ def report(sizes: str, device: str, kept: Path) -> dict[str, Any]:
         "components": dict(monge.component_versions()),
         "versions": versions,
         "absent": absent,
+        "failed": failed,
         "seconds": round(time.perf_counter() - begin),
         "rows": rows,
     }

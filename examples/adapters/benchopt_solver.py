@@ -11,7 +11,7 @@ with safe_import_context() as import_ctx:
 class Solver(BaseSolver):
     name = "Monge"
     install_cmd = "conda"
-    requirements = ["pip:monge"]
+    requirements = ["pip::monge"]
     parameters = {"reg": [0, 1e-2, 1e-1]}  # 0 is exact transport.
 
     def set_objective(self, x, a, y, b):

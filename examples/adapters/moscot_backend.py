@@ -53,6 +53,8 @@ class MongeSolver(OTSolver[MongeOutput]):
         self.options = {"tol": threshold, "max_iter": max_iterations, "device": device}
 
     def _prepare(self, a, b, xy, epsilon=1e-3, tau_a=1.0, tau_b=1.0, scale_cost=1.0, **others):
+        if scale_cost is None or (isinstance(scale_cost, str) and scale_cost != "mean"):
+            raise NotImplementedError(f"scale_cost: is {scale_cost!r}; must be 'mean' or a number")
         penalties = [epsilon * tau / (1 - tau) if tau < 1 else np.inf for tau in (tau_a, tau_b)]
         call = {"a": np.asarray(a, float), "b": np.asarray(b, float), "reg": epsilon}
         if min(penalties) < np.inf:

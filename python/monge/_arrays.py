@@ -19,7 +19,7 @@ import numpy as np
 from . import _core, _shared
 from ._costs import LABELS
 from ._names import MOST, shown, whole
-from ._versions import require
+from ._versions import imported, refuse_old
 
 Array = Any
 """An array of the caller's framework."""
@@ -158,11 +158,7 @@ class NumPy:
         return np.stack(arrays)
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
-        try:
-            from scipy.sparse import csr_array
-        except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(f"sparse plans: are arrays of SciPy: {error}", name=error.name) from None
-        return csr_array((values, columns, row_begin), shape=shape)
+        return imported("scipy.sparse", "sparse plans").csr_array((values, columns, row_begin), shape=shape)
 
 
 class CuPy(NumPy):
@@ -477,7 +473,7 @@ def framework_named(root: str) -> NumPy:
     if root not in _frameworks:
         module = importlib.import_module(root)
         if root == "cupy":
-            require("cupy", "arrays of CuPy", module.__version__)
+            refuse_old("cupy", "arrays of CuPy", module.__version__)
         _frameworks[root] = _with_module[root](module)
     return _frameworks[root]
 

@@ -14,6 +14,7 @@ import numpy as np
 from . import _core
 from ._arrays import NumPy, as_numpy, asked_device, cuda_place, framework_of
 from ._shared import Shared, shared
+from ._versions import imported
 
 Gather = Callable[[memoryview, memoryview, Sequence[int]], None]
 
@@ -281,7 +282,7 @@ def _gloo_group(group: Any) -> Any:
 
 
 def _torch_communicator(group: Any, limit: float) -> tuple[int, int, Gather]:
-    import torch
+    torch = imported("torch", "monge.distributed")
     from torch import distributed as dist
 
     host_group = _gloo_group(dist.group.WORLD if group is None else group)

@@ -88,6 +88,7 @@ _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
 _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUAL_TOTALS_OF_EXACT}|{_UNEQUAL_PENALTIES}")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument ')?(tol|max_iter)(?:'|: is no option)")
 _UNKNOWN = re.compile(r"(\w+): (?P<what>is no option[^;]*); options are (?P<known>[^;]*)(?P<rest>.*)")
+_WRONG_VALUE = re.compile(r"(.*?: is '([^']*)'); must be (?:one of )?([^;]*)(.*)")
 _NO_ARGUMENT = re.compile(r".*\(\) got an unexpected keyword argument '(\w+)'")
 _NO_WEIGHTS = re.compile(r"a: (?:has shape \((.*?),?\); must be a vector|is 'auto'; must be an array of numbers)")
 _OF_POINTS = ("solve", "solve_exact", "solve_regularized")
@@ -100,8 +101,9 @@ _ELSEWHERE = {
     **dict.fromkeys(("warmstart", "init"), "potentials_init"),
     "num_threads": "n_threads",
     "p": "norm_p",
+    "gpu": "cuda",
 }
-"""Names of arguments in POT, GeomLoss and OTT-JAX, which no rule of spelling finds."""
+"""Names of arguments and values in POT, GeomLoss, OTT-JAX and PyTorch, which no rule of spelling finds."""
 
 
 def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:
@@ -121,7 +123,7 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
                 unknown = _NO_OPTION.match(str(error))
                 if unknown is not None and unknown[1] in names:
                     error.args = (f"{unknown[1]}: is no option; must be given as {names[unknown[1]]}",)
-                say_nearest(error, function, keywords)
+                say_nearest(error, function, keywords, names)
                 rename(error, {field: name for field, name in names.items() if field not in keywords})
                 say_place(error, function, arguments)
                 say_rounding(error, _weights(function, arguments, keywords))
@@ -132,8 +134,12 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
     return decorate
 
 
-def say_nearest(error: Exception, function: Callable[..., Any], keywords: Iterable[str]) -> None:
-    """Adds the name that may be meant to an error about an unknown option or argument of the function."""
+def say_nearest(
+    error: Exception, function: Callable[..., Any], keywords: Iterable[str], names: Mapping[str, str]
+) -> None:
+    """Adds the name that may be meant to an error about an unknown option or argument of the function, or about a value.
+    The list of options has the function's own arguments where these stand for options of the library, by `names`."""
+    _say_nearest_value(error)
     arguments = [
         name
         for name, one in inspect.signature(function).parameters.items()
@@ -142,14 +148,33 @@ def say_nearest(error: Exception, function: Callable[..., Any], keywords: Iterab
     unknown, none = _UNKNOWN.fullmatch(str(error)), _NO_ARGUMENT.match(str(error))
     if unknown is not None:
         name, what, known, rest = unknown.groups()
+        of_library = re.split(", | and ", known)
         of_points = COSTS if "metric" in arguments and "stopThr" not in arguments else ()  # POT's functions have none.
-        nearest = nearest_name(name, [*arguments, *of_points, *re.split(", | and ", known)])
-        if nearest and nearest != name:
-            error.args = (f"{name}: {what}; did you mean {nearest}? Options are {known}{rest}",)
+        # In a function without max_iter, rounds may be meant by it.
+        meant = {names[option]: option for option in of_library if option in names}
+        meant |= {option: option for option in (*arguments, *of_points, *of_library)}
+        nearest = meant.get(nearest_name(name, list(meant)), name)
+        listed = ", ".join(dict.fromkeys(v if (v := names.get(k)) in arguments else k for k in of_library))
+        hint = "; options" if nearest == name else f"; did you mean {nearest}? Options"
+        error.args = (f"{name}: {what}{hint} are {listed}{rest}",)
     elif none is not None and none[1] in keywords and none[1] not in arguments:
         nearest = nearest_name(none[1], arguments)
-        meant = f"; did you mean {nearest}?" if nearest else f"; arguments are {', '.join(arguments)}"
-        error.args = (f"{none[1]}: is no argument of {function.__name__}(){meant}",)
+        hint = f"; did you mean {nearest}?" if nearest else f"; arguments are {', '.join(arguments)}"
+        called = function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
+        error.args = (f"{none[1]}: is no argument of {called}(){hint}",)
+
+
+def _say_nearest_value(error: Exception) -> None:
+    """Adds the value that may be meant to an error about a name that is none of several."""
+    wrong = _WRONG_VALUE.fullmatch(str(error))
+    if wrong is None:
+        return
+    begin, given, allowed, rest = wrong.groups()
+    values = [value.strip("'") for value in re.split(", | or ", allowed)]
+    by_lower = {value.lower(): value for value in values if re.fullmatch(r"[\w-]+", value)}
+    nearest = nearest_name(given.lower(), list(by_lower)) if len(by_lower) > 1 else ""
+    if nearest and by_lower[nearest] != given:
+        error.args = (f"{begin}; did you mean {by_lower[nearest]!r}? Must be {allowed}{rest}",)
 
 
 def say_place(error: Exception, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
@@ -169,7 +194,9 @@ def nearest_name(given: str, known: Sequence[str]) -> str:
     """The known name that is likely to be meant, or an empty string."""
     if _ELSEWHERE.get(given) in known:
         return _ELSEWHERE[given]
-    return (difflib.get_close_matches(given, known, 1, 0.7) + [""])[0]
+    # difflib finds no exchanged letters of a short name, and not the rest of a long one.
+    others = (v for v in known if sorted(v) == sorted(given) or len(given) > 2 and v.startswith(given))
+    return [*difflib.get_close_matches(given, known, 1, 0.7), *sorted(others, key=len), ""][0]
 
 
 def _weights(function: Callable[..., Any], arguments: Any, keywords: Mapping[str, Any]) -> Iterator[Any]:

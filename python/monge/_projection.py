@@ -6,9 +6,10 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from . import _core
+from . import _core, _signatures
 from ._arrays import Array, Place, framework_of, read, read_optional
 from ._names import calls, number, shown, whole
+from ._signatures import typed
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,6 +46,7 @@ def _without_marginals(preset: str, options: tuple[tuple[str, Any], ...]) -> _co
     return _core.ProjectionOptions(preset, dict(options), None, None)
 
 
+@typed(_signatures.project)
 @calls()
 def project(
     logits: Any,

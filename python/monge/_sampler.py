@@ -61,6 +61,7 @@ class OTPlanSampler:
     array([10., 10., 10., 10.])
     """
 
+    @calls()
     def __init__(
         self,
         method: str,

@@ -1,7 +1,9 @@
-"""The types of :func:`monge.solve` and :func:`monge.solve_sample`: the class of a result depends on the arguments.
+"""The types of :func:`monge.solve`, :func:`monge.solve_sample` and :func:`monge.project`: the class of a result depends
+on the arguments.
 
 Only type checkers and editors read these functions. No code calls them. Where the arguments leave the class open, as a
-`reg` that may be None does, the type of the result is the union of the classes.
+`reg` that may be None does, the type of the result is the union of the classes. Python has no type of the number 0.0,
+so every float stands for reg > 0; None and the whole number 0 stand for exact transport.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
+import numpy as np
+
 from ._costs import CostOptions
-from ._options import ExactOptions, KeywordOptions, RegularizedOptions
+from ._options import ExactOptions, KeywordOptions, ProjectionOptions, RegularizedOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from ._result import OTResult
 
 Signature = TypeVar("Signature")
+ArrayOfPackage = TypeVar("ArrayOfPackage")
 Entropy = Literal["KL", "kl", "entropy"]
 Quadratic = Literal["L2", "l2"]
 
@@ -180,6 +185,30 @@ def solve_sample(
     **others: Unpack[EntropicSample],
 ) -> OTResult | ExactResult | RegularizedResult: ...
 def solve_sample(*arguments: Any, **keywords: Any) -> Any:
+    raise NotImplementedError
+
+
+@overload
+def project(
+    logits: np.ndarray[Any, Any] | list[Any] | tuple[Any, ...],
+    preset: str | None = None,
+    *,
+    row_marginal: Any = None,
+    column_marginal: Any = None,
+    n_threads: int | None = None,
+    **options: Unpack[ProjectionOptions],
+) -> np.ndarray[Any, Any]: ...
+@overload
+def project(
+    logits: ArrayOfPackage,
+    preset: str | None = None,
+    *,
+    row_marginal: Any = None,
+    column_marginal: Any = None,
+    n_threads: int | None = None,
+    **options: Unpack[ProjectionOptions],
+) -> ArrayOfPackage: ...
+def project(*arguments: Any, **keywords: Any) -> Any:
     raise NotImplementedError
 
 

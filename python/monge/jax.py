@@ -715,6 +715,7 @@ def _project_backward(preset: str, options: _Options, logits: Any, by_out: Any) 
 _project.defvjp(_project_forward, _project_backward)
 
 
+@calls()
 def project(logits: Any, preset: str | None = None, **options: Any) -> Any:
     """:func:`monge.project` of `logits` (..., n, m) with its gradient, in float16, bfloat16 and float32.
 

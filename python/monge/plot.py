@@ -10,6 +10,7 @@ from ._arrays import on_host
 from ._names import whole
 from ._regularized import RegularizedResult
 from ._result import OTResult
+from ._versions import imported
 
 __all__ = ["convergence", "displacement", "plan"]
 
@@ -22,9 +23,7 @@ def _of_one_problem(result: Any) -> None:
 def _axes(ax: Any) -> Any:
     if ax is not None:
         return ax
-    import matplotlib.pyplot as plt
-
-    return plt.gca()
+    return imported("matplotlib.pyplot", "monge.plot").gca()
 
 
 def convergence(

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import _versions
 
-_versions.require("scikit-learn", "monge.OTTransport")
+_versions.require("sklearn", "monge.OTTransport")
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -88,12 +88,16 @@ class OTTransport(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 
         Method "group_lasso" requires `y`, the labels (n) of X, for its groups. Otherwise `y` and `yt` have no effect:
-        scikit-learn and POT pass them. POT's estimators call X and y Xs and ys; the names here are scikit-learn's.
+        scikit-learn and POT pass them. A `y` of points (m x d) without Xt is a ValueError. POT's estimators call X and
+        y Xs and ys; the names here are scikit-learn's.
         """
         del yt
         methods = (*_ENTROPIC, *_REGULARIZED)
         if isinstance(self.method, str) and self.method not in methods:
             raise ValueError(f"method: is {self.method!r}; must be {', '.join(methods)}")
+        labels = as_numpy("y", y) if Xt is None and y is not None else np.empty(0)
+        if labels.ndim > 1 and labels.dtype.kind == "f":
+            raise ValueError(f"y: has shape {labels.shape}; must be labels (n); points of the target are given as Xt")
         names, names_of_target = names_of_columns(X), names_of_columns(Xt)
         how: Any = {"dtype": [np.float64, np.float32], "copy": True}
         source = validate_data(self, stack_of("X", X), ensure_min_samples=2, **how)

@@ -768,9 +768,16 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(solve({"--eps", "0.1", "--color", "red"}), "--color: is no option of monge solve; see monge solve");
   expect_refused(solve({"--eps-relativ=0.1"}), "--eps-relativ: is no option of monge solve; did you mean --eps-relat");
   expect_refused(run({"solve", path("x.npy"), path("y.npy"), "--outt", "r"}), "did you mean --out? See monge");
-  for (auto const& [theirs, ours] : {std::pair("--epsilon", "--eps"), {"--reg", "--eps"}, {"--tol", "--tolerance"}})
+  for (auto const& [theirs, ours] : {std::pair("--epsilon", "--eps"),
+                                     {"--reg", "--eps"},
+                                     {"--tol", "--tolerance"},
+                                     {"--metric", "--cost-function"},
+                                     {"--max-iter", "--iterations"}})
     expect_refused(solve({theirs, "1"}),
                    fmt::format("{}: is no option of monge solve; did you mean {}?", theirs, ours));
+  expect_refused(run({"exact", path("x.npy"), path("y.npy"), "--max-iter", "9"}), "did you mean --rounds? See monge");
+  expect_refused(solve({"--method", "newtn"}), "method: is 'newtn'; did you mean newton? Must be auto, sinkhorn, ");
+  expect_refused(solve({"--cost-function", "cosin"}), "cost_function: is 'cosin'; did you mean cosine? Must be ");
   expect_refused(solve({"--eps", "abc"}), "eps: is 'abc'; must be a number, > 0");
   expect_refused(solve({"--eps", "0"}), "eps: is 0; must be > 0");
   expect_refused(solve({"--eps_relative", "0"}), "eps_relative: is 0; must be finite and > 0");
@@ -793,6 +800,7 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
     return solve({"--eps", "0.1", option, value});
   };
   expect_refused(with("--cost", path("x.npy")), "must not be given with points");
+  expect_refused(with("--cost", "sqeuclidean"), "x is " + path("x.npy") + "; cost_function is for points");
   expect_refused(with("--top-k", "0"), "top_k: is 0; must be >= 1");
   expect_refused(with("--top-k", "31"), "top_k: is 31; must be at most 30, the columns of the plan");
   expect_refused(with("--top-k", "2.5"), "top_k: is '2.5'; must be a whole number up to 2147483647, >= 1");

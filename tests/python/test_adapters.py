@@ -1,6 +1,7 @@
 """The programs of examples/adapters, each where the package that it serves is installed: `./dev adapters`."""
 
 import runpy
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -42,6 +43,13 @@ def test_moscot_costs(cost, tau_a):
     np.testing.assert_allclose(of_matrix.transport_matrix, plan, rtol=1e-4)
 
 
+@pytest.mark.parametrize("scale_cost", ["median", "max_cost", None])
+def test_moscot_scales_that_are_not_there(scale_cost):
+    solver = values("moscot_backend", "moscot")["MongeSolver"]()
+    with pytest.raises(NotImplementedError, match=f"^scale_cost: is {scale_cost!r}; must be 'mean' or a number$"):
+        solver._prepare(np.ones(2), np.ones(2), None, scale_cost=scale_cost)
+
+
 def test_torchcfm():
     losses = values("torchcfm_sampler", "torchcfm")["losses"]
     assert np.mean(losses[-20:]) < 0.2 * np.mean(losses[:20])
@@ -64,3 +72,13 @@ def test_benchopt():
     solver.run(20)
     plan = solver.get_result()["P"]
     assert plan.shape == (30, 31) and plan.sum(1) == pytest.approx(1 / 30, abs=1e-4)
+
+
+def test_benchopt_installs_monge_by_pip():
+    pytest.importorskip("benchopt")
+    from benchopt.utils.conda_env_cmd import get_env_file_from_requirements
+
+    found = values("benchopt_solver", "benchopt")["Solver"].requirements
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # benchopt deprecates other spellings.
+        assert get_env_file_from_requirements(found).splitlines()[-1].strip() == "- monge"

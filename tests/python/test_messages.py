@@ -73,6 +73,14 @@ def regularized(**given):
     return monge.solve_regularized(**{"M": M, **given})
 
 
+def exact(**given):
+    return monge.solve_exact(**{"M": M, **given})
+
+
+def gromov(**given):
+    return monge.solve_gromov(**{"Ca": SELF[0], "Cb": SELF[1], **given})
+
+
 def regularized_sample(**given):
     return monge.solve_regularized_sample(**{"X_a": X, "X_b": Y, "quadratic": 0.5, **given})
 
@@ -152,12 +160,42 @@ WRONG = [
     (solve, {"M": csr_array(M)}, TypeError, "M: is sparse, of type csr_array; must be dense"),
     (solve, {"M": MASKED}, ValueError, "M: has masked entries; must have none"),
     (solve, {"a": np.ma.masked_less(A, 1)}, ValueError, "a: has masked entries; must have none"),
-    (solve, {"stopThr": 1e-9}, TypeError, "stopThr: is no option; did you mean tol? Options are eps, "),
+    (solve, {"stopThr": 1e-9}, TypeError, "stopThr: is no option; did you mean tol? Options are reg, eps_relative, "),
     (solve, {"reg": None, "epsilon": 0.1}, TypeError, "epsilon: is no option without reg; did you mean reg? Options"),
     (solve, {"reg": 1.0, "eps_relative": 0.05}, ValueError, "eps_relative: is given with reg; must be one of them"),
     (solve, {"reg": None, "eps": 1.0, "eps_relative": 0.05}, ValueError, "eps_relative: is given with eps; must be one"),
     (solve, {"reg": None, "eps": 0}, ValueError, "eps: is 0; must be > 0, or left out for 5 % of the mean cost"),
-    (sample, {"label_x": [0]}, TypeError, "label_x: is no option; did you mean labels_x? Options are eps, "),
+    (solve, {"rge": 1}, TypeError, "rge: is no option; did you mean reg? Options are reg, eps_relative, method, tol, "),
+    (
+        solve,
+        {"reg": None, "rge": 1},
+        TypeError,
+        "rge: is no option without reg; did you mean reg? Options are tol, candidates, max_iter, unbalanced, mass; reg",
+    ),
+    (solve, {"unbal": 1}, TypeError, "unbal: is no option; did you mean unbalanced?"),
+    (gromov, {"unbal": 1}, TypeError, "unbal: is no option; did you mean unbalanced?"),
+    (solve, {"tolerence": 1}, TypeError, "tolerence: is no option; did you mean tolerance?"),
+    (solve, {"xyz": 1}, TypeError, "xyz: is no option; options are reg, eps_relative, method, tol, criterion, max_iter, "),
+    (sinkhorn, {"xyz": 1}, TypeError, "xyz: is no option; options are reg, eps_relative, method, stopThr, criterion, num"),
+    (exact, {"maxiter": 1}, TypeError, "maxiter: is no option; did you mean rounds? Options are tol, candidates, rounds, "),
+    (gromov, {"rge": 1}, TypeError, "rge: is no option; did you mean reg? Options are reg, alpha, "),
+    # Values: the one that may be meant, where there are several.
+    (solve, {"method": "newtn"}, ValueError, "method: is 'newtn'; did you mean 'newton'? Must be auto, sinkhorn, newton, "),
+    (batch, {"method": "newtn"}, ValueError, "method: is 'newtn'; did you mean 'newton'? Must be auto, sinkhorn, newton, "),
+    (fit, {"method": "newtn"}, ValueError, "method: is 'newtn'; did you mean 'newton'? Must be auto, sinkhorn, newton, "),
+    (sample, {"metric": "euclid"}, ValueError, "metric: is 'euclid'; did you mean 'euclidean'? Must be sqeuclidean, "),
+    (sample, {"metric": "Cosine"}, ValueError, "metric: is 'Cosine'; did you mean 'cosine'? Must be sqeuclidean, "),
+    (divergence, {"metric": "euclid"}, ValueError, "metric: is 'euclid'; did you mean 'euclidean'? Must be sqeuclidean, "),
+    (solve, {"reg_type": "entrpy"}, NotImplementedError, "reg_type: is 'entrpy'; did you mean 'entropy'? Must be 'KL' or"),
+    (solve, {"grad": "detch"}, ValueError, "grad: is 'detch'; did you mean 'detach'? Must be autodiff, envelope, "),
+    (solve, {"precision": "flot32"}, ValueError, "precision: is 'flot32'; did you mean 'float32'? Must be auto, float32"),
+    (solve, {"device": "gpu"}, ValueError, "device: is 'gpu'; did you mean 'cuda'? Must be 'cpu', 'cuda' or 'cuda:' and"),
+    (regularized, {"criterion": "gp"}, ValueError, "criterion: is 'gp'; did you mean 'gap'? Must be gap or residual"),
+    (project, {"preset": "deepsek"}, ValueError, "preset: is 'deepsek'; did you mean 'deepseek'? Must be mhc_paper, "),
+    (monge.OTPlanSampler, {"method": "exat"}, ValueError, "method: is 'exat'; did you mean 'exact'? Must be exact, "),
+    (monge.OTPlanSampler, {"metod": "exact"}, TypeError, "metod: is no argument of OTPlanSampler(); did you mean method?"),
+    (gromov, {"loss": "L1"}, NotImplementedError, "loss: is 'L1'; must be 'L2'"),  # There is nothing to choose.
+    (sample, {"label_x": [0]}, TypeError, "label_x: is no option; did you mean labels_x? Options are reg, "),
     (c_transform, {"scal": 2}, TypeError, "scal: is no option; did you mean scale? Options are labels_x, labels_y, "),
     (
         monge.linear_sum_assignment,
@@ -546,7 +584,7 @@ def test_warnings_of_columns_are_made_where_they_are_asked_for():
 def test_sparse_plans_say_what_they_need(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     for result in (solve(), regularized(quadratic=0.5)):
-        with pytest.raises(ModuleNotFoundError, match="^sparse plans: are arrays of SciPy"):
+        with pytest.raises(ModuleNotFoundError, match=r"^sparse plans: needs scipy, .*'monge\[sparse\]'$"):
             result.sparse_plan
 
 

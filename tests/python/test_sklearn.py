@@ -153,3 +153,14 @@ def test_regularised_estimators():
     ):
         with pytest.raises((ValueError, NotImplementedError), match=match):
             monge.OTTransport(method=name, **keywords).fit(np.eye(3))
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.ndarray.tolist])
+def test_points_in_the_place_of_labels_are_refused(form):
+    x, xt = np.random.default_rng(0).normal(size=(2, 10, 2))
+    why = r"^y: has shape \(10, 2\); must be labels \(n\); points of the target are given as Xt$"
+    for call in (monge.OTTransport(reg=0.5).fit, monge.OTTransport(reg=0.5).fit_transform):
+        with pytest.raises(ValueError, match=why):
+            call(x, form(xt))
+    monge.OTTransport(reg=0.5).fit(x, form(xt), Xt=xt)  # A pipeline passes targets of a regression.
+    monge.OTTransport(reg=0.5).fit(x, [[k % 2] for k in range(10)])  # A column of labels.

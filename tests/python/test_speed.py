@@ -3,6 +3,7 @@
 import copy
 import importlib
 import json
+import runpy
 import sys
 from pathlib import Path
 
@@ -41,9 +42,9 @@ def test_solvers_take_turns_and_missing_packages_are_listed(speed):
         yield
 
     case = cases.Case("over n", {"n": 3}, {"monge": one("Monge"), "pot": one("POT"), "ott": missing})
-    absent = {}
-    rows = measure.measure(case, "small", "cpu", absent)
-    assert absent == {"ott": "ImportError: No module named 'peer'"}
+    absent, failed = {}, {}
+    rows = measure.measure(case, "small", "cpu", absent, failed)
+    assert not failed and absent == {"ott": "ImportError: No module named 'peer'"}
     assert [row["solver"] for row in rows] == ["Monge", "POT"]
     assert order == ["Monge", "POT"] * (1 + rows[0]["runs"]) and rows[0]["runs"] == measure.MOST_RUNS
     for row in rows:
@@ -54,7 +55,7 @@ def test_solvers_take_turns_and_missing_packages_are_listed(speed):
 
 def test_the_gate_names_what_became_slower(speed, run):
     gate = speed("gate")
-    assert gate.compare(run, run) == ({}, sum(row.get("package") == "monge" for row in run["rows"]))
+    assert gate.compare(run, run) == ({}, sum(row["solver"].startswith("Monge") for row in run["rows"]))
     other = copy.deepcopy(run)
     for row in other["rows"]:  # Another machine: all takes twice as long, the yardstick too.
         for name in ("ms", "yardstick_ms"):
@@ -69,6 +70,72 @@ def test_the_gate_names_what_became_slower(speed, run):
     assert case == "exact, n 256, d 16, weights uniform" and len(lines) == 1
     assert lines[0].startswith(f"{case}: Monge: ") and "1900 % more than" in lines[0]
     assert gate.compare(run, other, 20.0)[0] == {}
+
+
+def without(run, is_left_out):
+    return run | {"rows": [row for row in run["rows"] if not is_left_out(row)]}
+
+
+def test_the_gate_names_what_failed_or_is_missing(speed, run):
+    gate, compare = speed("gate"), runpy.run_path(str(ROOT / "bench/speed/__main__.py"))["compare"]
+    lines = lambda new: [line for found in gate.compare(run, new)[0].values() for line in found]  # noqa: E731
+    assert compare(run, run, 0.0) == 0
+    no_monge = without(run, gate.is_of_monge)
+    assert compare(run, no_monge, 3.0) == 1  # All cases have peers.
+    case = "over d, n 1000, d 8, tolerance 1e-06"
+    one_less = without(run, lambda row: (row["case"], row["solver"]) == (case, "Monge, float32"))
+    assert lines(one_less) == [f"{case}: Monge, float32: is missing"]
+    all_fail = without(run, lambda row: row["case"] == case) | {"failed": {case: "ValueError: x: is"}}
+    assert lines(all_fail) == [f"{case}: Monge: failed: ValueError: x: is"]
+    small = without(run, lambda row: row["case"] != case)
+    assert gate.compare(run, small) == ({}, 2) and compare(run, small, 0.0) == 0
+    assert compare(run, small | {"rows": []}, 0.0) == 1  # Nothing was compared.
+
+
+def test_the_gate_compares_errors_and_memory(speed, run):
+    gate = speed("gate")
+
+    def worse(solver, case, **changes):
+        new = copy.deepcopy(run)
+        (row,) = (row for row in new["rows"] if row["solver"] == solver and row["case"].startswith(case))
+        row |= changes
+        return [line.partition(": ")[2] for found in gate.compare(run, new)[0].values() for line in found]
+
+    of_points = ("Monge, float64", "over d, n 1000, d 512,")  # It reached 9e-10; the tolerance is 1e-6.
+    assert worse(*of_points, error=9.9e-7) == []
+    assert worse(*of_points, error=0.5) == ["Monge, float64: error 0.5, before 9.1e-10; must be at most 1e-06"]
+    assert worse(*of_points, error=float("nan")) != []
+    of_rounding = ("Monge, float32", "error over time, n 1000, d 3, tolerance 1e-08")  # It reached 3.7e-7.
+    assert worse(*of_rounding, error=7e-7) == [] and worse(*of_rounding, error=8e-7) != []
+    assert worse("Monge", "exact, n 256", error=1e-12) == [] and worse("Monge", "exact, n 256", error=1e-6) != []
+    of_memory = ("Monge, float64", "memory, n 1000,")  # It took 2 MiB; a matrix of n^2 in float64 takes 8.
+    assert worse(*of_memory, mib=4.0) == []
+    assert worse(*of_memory, mib=10.0) == ["Monge, float64: 10 MiB, before 2.055; must be at most 6.569"]
+    assert worse("POT, float64", "memory, n 1000,", mib=1e4) == []
+
+
+def test_failures_of_monge_are_no_absent_packages(speed, monkeypatch):
+    cases, measure = speed("cases"), speed("measure")
+
+    def failing(error):
+        def solvers():
+            raise error
+            yield
+
+        return solvers
+
+    wrong, no_torch = ValueError("x: is wrong"), ModuleNotFoundError("needs torch", name="torch")
+    no_part = ModuleNotFoundError("No module named 'monge.torch'", name="monge.torch")
+    for error, is_failure in ((wrong, True), (no_torch, False), (no_part, True)):
+        absent, failed = {}, {}
+        case = cases.Case("loss", {"n": 3}, {"monge": failing(error)})
+        assert measure.measure(case, "small", "cpu", absent, failed) == []
+        why = f"{type(error).__name__}: {error}"
+        assert failed == ({"loss, n 3": why} if is_failure else {})
+        assert absent == ({} if is_failure else {"monge": why})
+    monkeypatch.setattr(measure, "MEMORY", {"Monge, exact": "import monge; monge.nothing()", "POT": "import x; x"})
+    assert measure.memory("small", failed := {}) == []
+    assert list(failed) == ["memory, n 1000, d 16"] and "Monge, exact: AttributeError" in failed["memory, n 1000, d 16"]
 
 
 def test_noise_is_that_of_both_rows(speed):

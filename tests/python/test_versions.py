@@ -2,6 +2,7 @@
 them."""
 
 import re
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -13,12 +14,12 @@ import monge
 from monge import _arrays, _versions
 
 PYPROJECT = (Path(__file__).parents[2] / "pyproject.toml").read_text()
+EXTRAS = PYPROJECT[PYPROJECT.index("[project.optional-dependencies]") :].partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("package", ["scikit-learn", "torch", "jax"])
 def test_pyproject_has_the_same_versions(package):
-    extras = PYPROJECT[PYPROJECT.index("[project.optional-dependencies]") :].partition("\n\n")[0]
-    assert f'"{package}>={_versions.OLDEST[package]}"' in extras
+    assert f'"{package}>={_versions.OLDEST[package]}"' in EXTRAS
 
 
 def test_documents_have_the_same_versions():
@@ -34,20 +35,55 @@ def test_documents_have_the_same_versions():
 def test_older_ones_are_refused(version, is_old):
     if is_old:
         with pytest.raises(ImportError, match=f"^monge.OTTransport: needs scikit-learn 1.6 or newer; {version} is"):
-            _versions.require("scikit-learn", "monge.OTTransport", version)
+            _versions.refuse_old("scikit-learn", "monge.OTTransport", version)
     else:
-        _versions.require("scikit-learn", "monge.OTTransport", version)
+        _versions.refuse_old("scikit-learn", "monge.OTTransport", version)
 
 
-@pytest.mark.parametrize("package", ["torch", "jax", "scikit-learn"])
-def test_a_package_without_metadata_is_left_to_its_import(package, monkeypatch):
-    """A package that is missing, or a stand-in for the documents."""
+@pytest.mark.parametrize("module", ["torch", "jax", "sklearn"])
+def test_a_module_without_metadata_is_taken(module, monkeypatch):
+    """It is a stand-in for the documents."""
 
     def version(name):
         raise _versions.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(_versions.metadata, "version", version)
-    _versions.require(package, "monge.jax")
+    monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
+    _versions.require(module, "monge.jax")
+
+
+USES = {
+    "sklearn": "monge.OTTransport",
+    "torch": "monge.torch",
+    "jax": "monge.jax",
+    "scipy": "monge.solve(np.eye(2), reg=1.0).sparse_plan",
+    "matplotlib": "monge.plot.plan(monge.solve(np.eye(2), reg=1.0))",
+}
+
+
+@pytest.mark.parametrize("use", [*USES.items(), ("torch", "monge.distributed(None).__enter__()")])
+def test_a_package_that_is_missing_is_named_with_its_extra(use):
+    module, expression = use
+    package, extra = _versions.EXTRAS[module]
+    assert re.search(rf"^{extra} = .*\"{package}\b", EXTRAS, re.MULTILINE)
+    program = f"import sys; sys.modules['{module}'] = None\nimport numpy as np, monge\n{expression}"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    who = {"scipy": "sparse plans", "matplotlib": "monge.plot"}.get(module, expression.partition("(")[0])
+    why = f"ModuleNotFoundError: {who}: needs {package}, which is not installed: pip install 'monge[{extra}]'"
+    assert run.stderr.splitlines()[-1] == why
+
+
+def test_all_extras_have_a_message():
+    names = {line.partition(" = ")[0] for line in EXTRAS.splitlines()[1:]}
+    assert names - {"cuda"} == {extra for _, extra in _versions.EXTRAS.values()} and set(USES) == set(_versions.EXTRAS)
+
+
+def test_a_broken_package_keeps_its_own_error(monkeypatch, tmp_path):
+    (tmp_path / "jax.py").write_text("import jax_broken_part")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "jax", raising=False)
+    with pytest.raises(ModuleNotFoundError, match="^No module named 'jax_broken_part'"):
+        _versions.imported("jax", "monge.jax")
 
 
 def test_an_old_cupy_is_refused(monkeypatch):

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .._arrays import Place, read
 from .._assignment import assign, assign_list, require_assigned
-from .._names import truth
+from .._names import calls, truth
 from ._operands import require_tensors
 from ._operator import differentiable, leading, no_derivative
 
@@ -52,6 +52,7 @@ _linear_sum_assignment = differentiable(
 )
 
 
+@calls()
 def linear_sum_assignment(
     cost_matrix: Tensor | Sequence[Tensor],
     maximize: bool = False,

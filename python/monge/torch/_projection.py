@@ -38,6 +38,7 @@ def _batch(tensor: Tensor) -> Tensor:
 
 
 @functools.lru_cache(maxsize=256)
+@calls()
 def _held(preset: str, options: str) -> _core.ProjectionOptions:
     return projection_options(preset or None, from_text(options))
 

@@ -142,7 +142,7 @@ class SamplesLoss(torch.nn.Module):
         try:
             _check(to_text(self.options))
         except (ValueError, TypeError, NotImplementedError) as error:
-            say_nearest(error, SamplesLoss.__init__, options)
+            say_nearest(error, SamplesLoss.__init__, options, self._names)
             rename(error, self._names)
             raise
 

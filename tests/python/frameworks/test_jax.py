@@ -633,3 +633,10 @@ def test_what_is_wrong_with_gromov_wasserstein_transport(wrong, error, message):
     given = gromov_case("points")[1] | wrong
     with pytest.raises(error, match=message):
         monge.jax.gromov(**given)
+
+
+def test_the_name_or_value_that_may_be_meant():
+    with pytest.raises(ValueError, match="^preset: is 'deepsek'; did you mean 'deepseek'[?] Must be mhc_paper, "):
+        monge.jax.project(jnp.zeros((2, 2), jnp.float32), "deepsek")
+    with pytest.raises(TypeError, match="^rge: is no option; did you mean reg[?] Options are reg, eps_relative, "):
+        monge.jax.transport(jnp.zeros((2, 2)), jnp.zeros((2, 2)), rge=1.0)

@@ -236,3 +236,21 @@ def test_tensors_of_other_kinds(wrong, words):
     for field, call in calls.items():
         with pytest.raises(TypeError, match=f"^{field}: is (a {words} tensor; must be|of dtype)"):
             call()
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: monge.torch.SamplesLoss(blurr=1), "blurr: is no option; did you mean blur[?] Options are blur, "),
+        (lambda: monge.torch.SamplesLoss(method="newtn"), "method: is 'newtn'; did you mean 'newton'[?] Must be auto, "),
+        (lambda: monge.torch.SinkhornProjection(iteratons=3), "iteratons: is no option; did you mean iterations[?]"),
+        (lambda: monge.torch.project(torch.ones(2, 2), "deepsek"), "preset: is 'deepsek'; did you mean 'deepseek'[?]"),
+        (
+            lambda: monge.torch.linear_sum_assignment(torch.ones(2, 2), maximise=True),
+            "maximise: is no argument of linear_sum_assignment[(][)]; did you mean maximize[?]",
+        ),
+    ],
+)
+def test_the_name_or_value_that_may_be_meant(call, words):
+    with pytest.raises((TypeError, ValueError), match=f"^{words}"):
+        call()
