@@ -395,7 +395,7 @@ def test_arguments_of_entropies_are_errors_without_reg() -> None:
         ({"c": M}, NotImplementedError, "^c: is given; only solve"),
         ({"method": "newton"}, ValueError, "^method: is 'newton', of transport with reg; must be left out"),
         ({"method": "lowrank"}, NotImplementedError, "^method: is 'lowrank', POT's for plans of low rank"),
-        ({"precision": "float64"}, TypeError, "^precision: is no option without reg; options are tolerance"),
+        ({"precision": "float64"}, TypeError, "^precision: is no option without reg; options are tol, "),
         ({"max_iter": 0}, ValueError, "^max_iter: is 0; must be >= 1"),
         ({"tol": 0}, ValueError, "^tol: is 0"),
         ({"a": [1, 1], "b": [1, 1, 1]}, ValueError, "^b: the total is 3; must equal"),
