@@ -279,7 +279,7 @@ def test_bad_options_say_what_they_may_be(rng):
         ({"reg": 1.0, "eps": 1.0}, ValueError, r"^reg: is given with eps"),
         ({"tolerance": -1.0}, ValueError, r"^tolerance: is -1; must be"),
         ({"method": "magic"}, ValueError, r"^method: is 'magic'; must be auto, sinkhorn, newton, splr or multiscale"),
-        ({"nonsense": 1}, TypeError, r"^nonsense: is no option; options are eps, "),
+        ({"nonsense": 1}, TypeError, r"^nonsense: is no option; options are reg, "),
         ({"iterations": "many"}, TypeError, r"^iterations: is 'many'; must be int, >= 1"),
         ({"reg_type": "L1"}, NotImplementedError, r"^reg_type: is 'L1'"),
         ({"unbalanced": 1.0, "unbalanced_type": "TV"}, NotImplementedError, r"^unbalanced_type"),

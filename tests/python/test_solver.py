@@ -209,5 +209,5 @@ def test_its_repr_says_how_it_solves():
 
 
 def test_an_argument_of_a_solve_is_no_option_of_a_solver():
-    with pytest.raises(TypeError, match="^labels_x: is no option; options are eps, "):
+    with pytest.raises(TypeError, match="^labels_x: is no option; options are reg, "):
         monge.Solver(0.1, labels_x=[0, 1])
