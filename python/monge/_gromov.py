@@ -498,8 +498,8 @@ def solve_gromov_sample(
         metric: "sqeuclidean", the distances within the clouds.
         reg: The weight of the entropy, in the units of E, squared distances squared. Without it, or with 0, the plan is
             exact. OTT's epsilon is half of `reg`. The library's name is `eps`.
-        reg_type: "entropy" adds reg sum P log P to the value, as POT's solve_gromov; "KL" adds reg KL(P | a b^T). The plan
-            is the same.
+        reg_type: "entropy" adds reg sum P log P to the value, as POT's solve_gromov; "KL", and open
+            marginals always, add reg KL(P | a b^T). The plan is the same.
         alpha: The weight of E, in [0, 1], by default 0.5; 1 without features.
         method: "alternating", POT's "PGD", or "proximal", POT's "PPA", by which the entropy vanishes; it needs `reg`.
         starts: The number of starts; 1 is the product plan alone, as in POT. By default the product plan, descriptors (up

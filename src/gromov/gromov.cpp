@@ -30,6 +30,7 @@ constexpr int kFirstSteps = 3, kFinished = 2, kFirstSweeps = 1000;
 constexpr double kWorthwhile = 2;            // Values after the first steps, over the least.
 constexpr double kLoosest = 0.05;            // Marginal error of a step.
 constexpr double kLoosestUnbalanced = 1e-3;  // The same: larger errors of the mass may lead to another optimum.
+constexpr double kShortest = 1. / 64;        // Share of an unbalanced step.
 constexpr int kPatience = 10;                // Steps that do not halve the change, before those in float64.
 constexpr double kOfFloat32 = 1e-6;          // Steps to a smaller marginal error are in float64.
 constexpr double kSame = 1e-6;               // Images as close as this fraction of the largest are one.
@@ -41,6 +42,8 @@ struct Search {
   DenseMatrix image;      // The image at which the next step linearises.
   DenseMatrix used;       // The image of the last step.
   DenseMatrix sum;        // All images at which the proximal method has linearised, added.
+  DenseMatrix move;       // The last unbalanced step, from `used` to the image of its plan,
+  double length = 1;      // and the share of it that is taken.
   double at = kInfinity;  // The objective there or an upper bound, where it is known; balanced without entropy.
   bool mixed = false;     // Whether the last plan without entropy lies within a step, not at its end.
   bool is_plan = false;   // Whether the image is that of a plan that is known, not of a start in part.
@@ -347,10 +350,19 @@ class GromovSolve {
     image = problem_.scaled(image, std::sqrt(last.mass / next.mass));
     search.value = objective(problem_.terms_of(image));
     require(std::isfinite(search.value),
-            "penalty_a: is {} and penalty_b {}, too far below the objective, up to {:.3g}; must be larger",
+            "penalty_a: is {} and penalty_b {}, for an objective of up to {:.3g}; must be larger, or the best plan is "
+            "empty",
             options_.penalty_a, options_.penalty_b, problem_.size());
     search.change = change_between(image, search.image);
-    note(search, std::move(image));
+    // Full steps may go back and forth between two plans, each the best beside the other.
+    DenseMatrix move = image - search.used;
+    if (search.move.size() > 0) {
+      double const along = problem_.norm(move + search.move), against = problem_.norm(move - search.move);
+      if (along < against) search.length = std::max(search.length / 2, kShortest);
+      if (against < along / 4) search.length = std::min(search.length * 1.5, 1.0);
+    }
+    search.move = std::move(move);
+    note(search, search.length < 1 ? search.used + search.length * search.move : std::move(image));
   }
 
   double divergence_weight() const { return options_.penalty_a + options_.penalty_b + options_.eps; }

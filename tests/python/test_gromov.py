@@ -579,6 +579,25 @@ def test_progress_stops_and_sees_the_search(clouds):
     assert result.status == "stopped" and len(seen) == 8 and seen[-1].start >= seen[0].start
 
 
+@pytest.mark.parametrize("loss", ["L2", "KL"])
+@pytest.mark.parametrize("seed", range(3))
+def test_unbalanced_steps_that_would_go_back_and_forth_converge(seed, loss):
+    random = np.random.default_rng(seed)
+    graphs = [np.triu(random.random((n, n)) < 0.4, 1).astype(float) for n in (8, 6)]
+    given = [graph + graph.T for graph in graphs]
+    size = (given[0] ** 2).mean()
+    result = monge.solve_gromov(*given, loss=loss, reg=0.02 * size, unbalanced=size)
+    assert result.converged, result.report.message
+
+
+def test_unbalanced_points_have_one_plan_beside_itself():
+    random = np.random.default_rng(7)
+    x, y = random.normal(size=(8, 2)), random.normal(size=(6, 3))
+    size = (((x[:, None] - x) ** 2).sum(-1) ** 2).mean()
+    result = monge.solve_gromov_sample(x, y, reg=0.02 * size, unbalanced=0.1 * size, starts=1)
+    assert result.converged and result.value < 0.43  # Full steps alternate between two plans, of 1.82 and 0.56.
+
+
 @pytest.mark.parametrize(
     "given, error, message",
     [
