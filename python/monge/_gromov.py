@@ -605,7 +605,8 @@ def solve_gromov(
         loss: "L2", the square (c - d)^2, or "KL", c log(c / d) - c + d of numbers >= 0. Both are taken 1e-18 larger for
             "KL", so 0 has a finite loss.
         symmetric: No effect: the entries show it.
-        plan_init: As for :func:`solve_gromov_sample`; of other matrices all of the plan matters.
+        plan_init: As for :func:`solve_gromov_sample`; of matrices that are not solved as points all of the plan matters.
+            With open marginals an array has the problem solved as matrices, so that no step leaves it for a worse plan.
         verbose: True shows a bar, as `progress` does.
         s, t: Features (n x r) and (m x r) in the place of M: M_ij = |s_i - t_j|^2.
         gap: As for :func:`solve_gromov_sample`, where the matrices are squared distances.
@@ -639,9 +640,10 @@ def solve_gromov(
     place = Place.of(Ca, of_a, of_b, device=device)
     inputs = (Ca, Cb, s if M is None else M, t, a, b)
     follows = any(map(requires_gradient, inputs))
-    # With open marginals the terms of rows and columns of M are no constants.
-    has_shifts = M is not None and translated.get("marginals", "balanced") != "balanced"
-    is_general = follows or has_shifts or kind_of_loss != "square"
+    # With open marginals the terms of rows and columns of M are no constants, and a plan is no start by its cross moment.
+    is_open = translated.get("marginals", "balanced") != "balanced"
+    needs_matrices = is_open and (M is not None or not (plan_init is None or isinstance(plan_init, GromovResult)))
+    is_general = follows or needs_matrices or kind_of_loss != "square"
     clouds = None if is_general else _of_distances(of_a, of_b, costs, of_t)
     if clouds is None:
         sides = (kept(Ca, of_a), kept(Cb, of_b)) if follows else (of_a, of_b)

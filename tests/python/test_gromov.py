@@ -590,6 +590,17 @@ def test_unbalanced_steps_that_would_go_back_and_forth_converge(seed, loss):
     assert result.converged, result.report.message
 
 
+@pytest.mark.parametrize("seed", range(24, 29))
+def test_a_plan_with_open_marginals_is_a_start_that_no_step_leaves_for_a_worse_one(seed):
+    random = np.random.default_rng(seed)
+    x, y = random.normal(size=(8, 3)), random.normal(size=(7, 2))
+    costs = [((points[:, None] - points) ** 2).sum(-1) for points in (x, y)]
+    for given in (dict(unbalanced=0.6, unbalanced_type="partial"), dict(unbalanced_type="semirelaxed")):
+        first = monge.solve_gromov(*costs, starts=1, **given)
+        again = monge.solve_gromov(*costs, plan_init=first.plan, **given)
+        assert again.converged and again.value <= first.value * (1 + 1e-9)
+
+
 def test_unbalanced_points_have_one_plan_beside_itself():
     random = np.random.default_rng(7)
     x, y = random.normal(size=(8, 2)), random.normal(size=(6, 3))
