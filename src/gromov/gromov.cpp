@@ -482,7 +482,7 @@ class GromovSolve {
     auto const evaluate = [&](DenseMatrix const& image) -> std::optional<CornerValue> {
       report_.lower_bound = std::max(report_.lower_bound, branches.bound() - margin);
       problem_.linearise(image, u_, v_);
-      ExactOptions options;  // Without a start: that of another image costs more pivots than it saves.
+      ExactOptions options;  // No start is given: the plan of another image costs more pivots than it saves.
       options.progress = [&](ExactProgress const&) {
         late_ = std::isfinite(options_.seconds) && is_late();
         return !late_ && (!options_.progress || goes_on(best()));
@@ -712,6 +712,9 @@ Gromov solve_gromov(Context const& context, GromovMatrices const& matrices, Vect
     inputs.add("source", matrices.source);
     inputs.add("target", matrices.target);
     inputs.add("cost", matrices.cost);
+    inputs.add("s", matrices.s);
+    inputs.add("t", matrices.t);
+    inputs.add("loss", matrices.loss);
   };
   return solve(context, inputs, a, b, options,
                [&] { return make_problem<MatrixProblem, OpenMatrixProblem>(context, matrices, a, b, options); });
