@@ -1,8 +1,8 @@
 """Runs POT's own tests with Monge's functions in the place of POT's: python bench/pot_tests.py FOLDER [FILE...]
 
-FOLDER is a checkout of POT of the installed version. Tests of barycenters and co-optimal transport, and those of
-other backends than NumPy, are left out. A function of Gromov-Wasserstein transport that Monge lacks fails its tests. The exit code is 1 where other
-tests fail than those in EXPECTED. FILE is a file of tests, by default each in FILES; then only its tests are run.
+FOLDER is a checkout of POT, of the installed version. Tests of barycenters, of co-optimal transport and of backends
+other than NumPy are left out. If Monge lacks a function of Gromov-Wasserstein transport, its tests fail. The exit code
+is 1 where other tests fail than those in EXPECTED. FILE is a file of tests, by default each in FILES; then only its tests are run.
 """
 
 import argparse

@@ -14,8 +14,8 @@ std::vector<std::string> spelled_arguments(int argc, char const* const* argv);
 /// if there is none.
 std::string nearest_name(std::string_view given, std::vector<std::string> const& known);
 
-/// "; must be " and the allowed values, such as "newton, sinkhorn or auto". The one of these names that `given` is
-/// likely to mean comes first: "; did you mean newton? Must be newton, ...".
+/// The end of a message about a value: "; must be newton, sinkhorn or auto" for these allowed values. If `given` is
+/// near one of them, a proposal comes first: "; did you mean newton? Must be newton, ...".
 std::string must_be(std::string_view given, std::string const& allowed);
 
 }  // namespace monge::cli

@@ -105,7 +105,7 @@ constexpr auto names_of(GromovLoss) {
 struct GromovMatrices {
   MatrixView source;     ///< C, n x n.
   MatrixView target;     ///< D, m x m.
-  MatrixView cost = {};  ///< M, n x m; empty: it is that of the features s and t, or there is none and alpha is 1.
+  MatrixView cost = {};  ///< M, n x m. Empty: the costs of the features s and t; without features alpha is 1.
   MatrixView s = {};     ///< n x r features with M_ij = |s_i - t_j|^2, in the place of `cost`, with t; empty: none.
   MatrixView t = {};     ///< m x r features.
   GromovLoss loss = GromovLoss::square;
@@ -137,8 +137,9 @@ struct GromovOptions {
   /// norm below 1e-3 of its largest possible value counts as this bound. The last plan has a marginal error of at most
   /// tolerance / 10 of the mass; each earlier step is solved to a tenth of the change in the step before. > 0. With
   /// exact plans a search ends when no step lowers the value or, for matrices or open marginals and within a segment,
-  /// where GromovReport::stationarity is at most this fraction of the value. Of points with open marginals the change
-  /// is that of the second moments of (1, |x|^2 - |y|^2, x, y) under the plan, and a semi-relaxed step has no sweeps.
+  /// where GromovReport::stationarity is at most this fraction of the value. For points with open marginals the second
+  /// moments of (1, |x|^2 - |y|^2, x, y) under the plan take the place of the cross moment. A semi-relaxed step has no
+  /// sweeps.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
@@ -159,8 +160,8 @@ struct GromovOptions {
   double seconds = std::numeric_limits<double>::infinity();
 
   /// A first start (p x q): the cross moment sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as in
-  /// Gromov::cross_moment. For matrices the plan itself (n x m). With open marginals it may also be what the result of
-  /// such a problem has.
+  /// Gromov::cross_moment. For matrices the plan itself (n x m). With open marginals also Gromov::cross_moment of
+  /// another result with them.
   MatrixView cross_moment = {};
   std::function<bool(GromovProgress const&)> progress = {};  ///< Return false to stop.
 };
@@ -219,8 +220,8 @@ struct GromovReport {
   double value = 0;      ///< alpha quadratic + (1 - alpha) linear + eps entropy + divergence.
   double quadratic = 0;  ///< E(P). Its rounding error is about 1e-15 of E(a b^T).
   double linear = 0;     ///< <M, P>; 0 without features.
-  /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method. Unbalanced: half of that of tensor
-  /// products.
+  /// KL(P | a b^T), of the plan as it is; 0 without eps and by the proximal method. Unbalanced: KL(P P | a b^T
+  /// a b^T) / 2 of tensor products.
   double entropy = 0;
   /// Unbalanced: (penalty_a KL(p p^T | a a^T) + penalty_b KL(q q^T | b b^T)) / 2; otherwise 0.
   double divergence = 0;

@@ -55,12 +55,12 @@ HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, M
   shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
   entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
   if (!trees_serve(backend, geometry)) return;
-  PointCloud const clouds = clouds_of(geometry);
+  PointCloud const& clouds = clouds_of(geometry);
   std::vector<double> const origin = centre_of("x", clouds.x, {});
   points_[0].emplace(clouds.x, origin, clouds.scale, host_threads(backend));
   points_[1].emplace(clouds.y, origin, clouds.scale, host_threads(backend));
-  std::vector<double> box(to_size(box_size(shape_of(geometry).dimension)));
-  std::int64_t const d = shape_of(geometry).dimension;
+  std::int64_t const d = clouds.x.columns();
+  std::vector<double> box(to_size(box_size(d)));
   join_boxes(box.data(), points_[0]->box(), points_[1]->box(), d);
   double square = 0;
   for (std::int64_t k = 0; k < d; ++k) square += 4 * box[to_size(d + k)] * box[to_size(d + k)];

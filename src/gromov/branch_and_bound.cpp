@@ -123,19 +123,19 @@ bool BranchAndBound::visit(Evaluate const& evaluate, DenseMatrix const& image) {
 
 void BranchAndBound::add(std::vector<std::size_t> corners, double target) {
   auto const size = static_cast<std::int64_t>(corners.size());
-  auto const corner = [&](std::int64_t k) -> CornerValue const& { return corners_[corners[to_size(k)]]; };
+  Simplex simplex{-kInfinity, std::move(corners), {}};
+  auto const at = [&](std::int64_t k) -> CornerValue const& { return corners_[simplex.corners[to_size(k)]]; };
   SmallMatrix gram(size, size);
   SmallVector value(size);
   for (std::int64_t k = 0; k < size; ++k) {
-    value(k) = corner(k).value;
+    value(k) = at(k).value;
     for (std::int64_t l = 0; l <= k; ++l)
-      gram(k, l) = gram(l, k) = polytope_.factor * corner(k).at.cwiseProduct(corner(l).at).sum();
+      gram(k, l) = gram(l, k) = polytope_.factor * at(k).at.cwiseProduct(at(l).at).sum();
   }
   LeastPoint const least(gram, value, target);
-  Simplex simplex{least.bound, std::move(corners), {}};
+  simplex.bound = least.bound;
   // The interpolation misses a quadratic h by the sum over edges of w_k w_l times half of the change of slope.
   double most = 0, largest = 0;
-  auto const at = [&](std::int64_t k) -> CornerValue const& { return corners_[simplex.corners[to_size(k)]]; };
   for (std::int64_t k = 0; k < size; ++k) {
     for (std::int64_t l = 0; l < k; ++l) {
       double const change = 2 * polytope_.factor * (at(k).image - at(l).image).cwiseProduct(at(k).at - at(l).at).sum();

@@ -269,8 +269,8 @@ void MatrixProblem::gradients(Gromov const& result, GromovGradients const& out) 
 
   DenseMatrix const plan = result.plan ? dense(*result.plan) : dense(*result.exact);
   DenseVector const row = plan.rowwise().sum(), column = plan.colwise().sum().transpose();
-  // The loss f(c) + f'(d) - 2 c d has the derivative `own` of f at an entry, and `factor` times that of its own value
-  // in the product, which is `image`.
+  // The loss of two entries is f + f' - 2 v v'. By one entry `own` is the derivative of f, and `factor` that of v. The
+  // sum of the other factor v' over the plan is `image`.
   auto const by_matrix = [&](MutableMatrixView to, DenseMatrix const& at, DenseVector const& mass,
                              DenseMatrix const& image, auto const& own, auto const& factor) {
     if (to.data() == nullptr) return;

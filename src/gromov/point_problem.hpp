@@ -58,7 +58,7 @@ class PointProblem : public GromovProblem {
   /// E of a plan with this cross moment, `norms` = sum_ij P_ij (|x_i|^2 - |y_j|^2)^2.
   double quadratic(DenseMatrix const& cross, double norms) const;
 
-  GromovSide source_, target_;  // Their weights are those of the starts.
+  GromovSide source_, target_;  // Their weights are those of the product plan.
   double offset_ = 0;
 };
 

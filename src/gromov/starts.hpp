@@ -14,9 +14,6 @@ bool is_small(GromovProblem const& problem);
 void match_sorted(DenseVector const& x, DenseVector const& y, DenseVector const& a, DenseVector const& b,
                   std::function<void(std::int64_t, std::int64_t, double)> const& visit);
 
-/// Threads for work on the host.
-int host_threads(Backend const& backend);
-
 /// For each point the means of its distances over ranges of their quantiles, of equal mass, times the root of that
 /// mass. row(i, out) writes the n distances from point i; several threads call it.
 DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
