@@ -89,12 +89,12 @@ class Newton {
     double const first =
         kFirstWeight * std::sqrt(static_cast<double>(quadratic_.rows()) * static_cast<double>(quadratic_.columns()));
     if (!settings_.u.empty() && target_ > 0) {
-      now_.weight = target_;
+      now_.weight = std::max(settings_.weight, target_);
       now_.passes = 1;
-      set(quadratic_.start(target_, settings_.u, settings_.v));
+      set(quadratic_.start(now_.weight, settings_.u, settings_.v));
     }
     // From far potentials the way down the ladder is shorter.
-    if (now_.passes == 0 || !(now_.values.residual_l1 <= kNearResidual)) {
+    if (now_.passes == 0 || (settings_.weight == 0 && !(now_.values.residual_l1 <= kNearResidual))) {
       now_.weight = target_ > 0 ? std::max(target_, first) : first;
       ++now_.passes;
       set(quadratic_.start(now_.weight, {}, {}));
@@ -220,7 +220,8 @@ bool is_too_small(double weight, RegularizedCosts const& costs, double tolerance
 
 namespace {
 
-/// Goes on from the report of the same problem on the host, if that has been solved.
+/// If the host has solved the problem, the first pass repeats the host's last one: it is not counted, and neither the
+/// history nor the caller sees it. Only a residual that the device rounds to more than the tolerance takes more steps.
 void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) {
   Stopwatch const watch;
   auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
@@ -233,18 +234,20 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
   std::vector<double> const u = scaled(run.problem.u), v = scaled(run.problem.v);
   RegularizedReport& report = run.report;
   double const user_weight = scale.range / scale.mass;
-  int const before = report.iterations;
-  bool const was_stopped = report.status == Status::stopped;
+  bool const is_second = report.newton_on_host;
+  Status const status_on_host = report.status;
+  int const before = report.iterations - (is_second ? 1 : 0);
   QuadraticSettings settings{
-      options.tolerance, options.criterion, options.iterations - before, run.problem.p, run.problem.q, u, v, {}};
+      options.tolerance, options.criterion, options.iterations - before, run.problem.p, run.problem.q, u, v};
+  if (is_second) settings.weight = report.weight / user_weight;
   settings.observe = [&](QuadraticProgress const& now) {
+    if (is_second && now.steps == 0) return status_on_host == Status::converged;
     double const weight = user_weight * now.weight, seconds = watch.seconds();
     double const size =
         std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64) * scale.gap_unit);
     report.history.push_back({before + now.passes, weight, now.residual, std::abs(now.values.gap) / size,
                               std::numeric_limits<double>::quiet_NaN(), now.values.active, seconds});
-    return !was_stopped &&
-           (!options.progress || options.progress({before + now.passes, weight, now.residual, seconds, index}));
+    return !options.progress || options.progress({before + now.passes, weight, now.residual, seconds, index});
   };
   double const target = scale.quadratic(run.problem.terms.quadratic);
   QuadraticNewtonResult const result = solve_quadratic(quadratic, target, settings);
@@ -253,13 +256,13 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
   report.seconds.total += watch.seconds();
   report.seconds.evaluation = report.seconds.total - report.seconds.iterations;
   run.report_values(values);
-  report.iterations += result.last.passes;
+  report.iterations = before + result.last.passes;
   report.newton_steps += result.last.steps;
   report.linear_iterations += result.last.linear_iterations;
   report.step = std::numeric_limits<double>::quiet_NaN();
   report.weight = user_weight * result.last.weight;
   RegularizedErrors const errors = run.errors_of(values);
-  report.status = result.status;
+  report.status = is_second && status_on_host != Status::converged ? status_on_host : result.status;
   // Without a quadratic term only the evaluation makes feasible potentials, and with them the certificate.
   if (target == 0 && result.status == Status::converged && !RegularizedRun::is_within(errors, options))
     report.status = Status::precision_limit;
@@ -289,16 +292,17 @@ void for_each(Backend const& backend, std::span<RegularizedRun* const> runs, Reg
 }
 
 /// Solves the small problems on the processor of the host. Their operators on the device then start from the results.
+/// A problem that fails here is left to the device, where it fails in its turn.
 void run_on_host(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                  RegularizedOptions const& options) {
   std::vector<RegularizedRun*> small;
-  std::vector<std::size_t> index_of;
+  std::vector<int> index_of;
   for (std::size_t k = 0; k < runs.size(); ++k) {
     CheckedRegularizedProblem const& problem = runs[k]->problem;
     // Without a term a start is of no use.
     if (problem.terms.quadratic == 0 || !backend.pass_times(problem.geometry, 0).newton_on_host) continue;
     small.push_back(runs[k]);
-    index_of.push_back(to_size(index[k]));
+    index_of.push_back(index[k]);
   }
   if (small.empty()) return;
   Context const context = Context::cpu();
@@ -312,30 +316,37 @@ void run_on_host(Backend const& backend, std::span<RegularizedRun* const> runs, 
     twins[i].report = small[i]->report;
   }
   for_each(host, small, options, [&](std::size_t i) {
-    for_problem(index_of[i], [&] {
+    try {
       RegularizedInput const input = twins[i].problem.input();
       twins[i].costs = host.regularized_costs({&input, 1})[0];
       twins[i].found = host.quadratic_operator(twins[i].costs);
-      run_one(twins[i], static_cast<int>(index_of[i]), options);
-    });
-  });
-  for (std::size_t i = 0; i < small.size(); ++i) {
+      run_one(twins[i], index_of[i], options);
+    } catch (Error const&) {
+      return;
+    }
     RegularizedRun& run = *small[i];
     run.report = std::move(twins[i].report);
     run.report.newton_on_host = true;
     run.problem.u.resize(run.problem.p.size());
     run.problem.v.resize(run.problem.q.size());
     twins[i].found->potentials(run.problem.u, run.problem.v);
-  }
+  });
 }
 
 }  // namespace
 
 void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                 RegularizedOptions const& options) {
-  run_on_host(backend, runs, index, options);
-  for_each(backend, runs, options,
-           [&](std::size_t k) { for_problem(to_size(index[k]), [&] { run_one(*runs[k], index[k], options); }); });
+  // A caller that watches sees the problems in their order.
+  std::size_t const group = options.progress ? 1 : std::max<std::size_t>(runs.size(), 1);
+  for (std::size_t first = 0; first < runs.size(); first += group) {
+    std::span<RegularizedRun* const> const some = runs.subspan(first, group);
+    std::span<int const> const index_of = index.subspan(first, group);
+    run_on_host(backend, some, index_of, options);
+    for_each(backend, some, options, [&](std::size_t k) {
+      for_problem(to_size(index_of[k]), [&] { run_one(*some[k], index_of[k], options); });
+    });
+  }
 }
 
 }  // namespace monge

@@ -27,6 +27,7 @@ struct QuadraticSettings {
   int passes = 0;  ///< No step begins after this many.
   std::span<double const> p, q;
   std::span<double const> u{}, v{};                         ///< Warm start, or empty.
+  double weight = 0;                                        ///< The weight that u and v belong to; 0: the last one.
   std::function<bool(QuadraticProgress const&)> observe{};  ///< A call after the start and each step; false stops.
 };
 
