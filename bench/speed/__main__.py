@@ -4,7 +4,7 @@ usage: ./dev speed [full|small|cuda]      measures, writes result/speed.json and
        ./dev speed pages FILE             writes the tables and the picture of a run
        ./dev speed compare OLD NEW        names what is worse by more than its noise
 
-"full" takes about half an hour on two cores, "small" a minute, and "cuda" the same as "full" with tensors on a GPU.
+"full" takes about half an hour on two cores, "small" a minute, and "cuda", with larger problems on a GPU, some minutes.
 Solvers of a case take turns; a row has the median and the quartiles of its runs, the load, and the time of a yardstick
 in the same turns. The committed runs are bench/results/speed_cpu.json and speed_cuda.json. `compare` fails with exit
 code 1 if a row of Monge is slower, larger, less exact or missing, if a solver of Monge failed, or if the runs have no
@@ -52,8 +52,9 @@ def main() -> int:
 
         run = read(*given.files)
         written = pages.write(run, [ROOT / "docs/speed.md", ROOT / "README.md"])
-        pages.draw(run, ROOT / "docs/images/speed.png")
-        print(f"tables written: {', '.join(written)}; picture: docs/images/speed.png")
+        picture = f"docs/images/speed{'' if run['device'] == 'cpu' else '_cuda'}.png"
+        pages.draw(run, ROOT / picture)
+        print(f"tables written: {', '.join(written)}; picture: {picture}")
         return 0
     import measure
 

@@ -69,6 +69,8 @@ class Clouds:
 
     def marginal_error(self, f: Any, g: Any) -> float:
         """|P 1 - a|_1 + |P^T 1 - b|_1 of P_ij = exp((f_i + g_j - |x_i - y_j|^2) / eps) / n^2, in float64."""
+        if self.device != "cpu":
+            return self._marginal_error_on_device(f, g)
         f, g = (host(v).ravel() for v in (f, g))
         error, column = 0.0, np.zeros(self.n)
         for begin in range(0, self.n, 500):
@@ -78,6 +80,19 @@ class Clouds:
             error += float(abs(plan.sum(1) - 1 / self.n).sum())
             column += plan.sum(0)
         return error + float(abs(column - 1 / self.n).sum())
+
+    def _marginal_error_on_device(self, f: Any, g: Any) -> float:
+        import torch
+
+        x, y = self.points("float64", tensors=True)
+        f, g = (torch.tensor(host(v).ravel(), device=self.device) for v in (f, g))
+        error, column = 0.0, torch.zeros_like(g)
+        for rows, potentials in zip(x.split(2000), f.split(2000)):
+            cost = rows.square().sum(1)[:, None] + y.square().sum(1) - 2 * rows @ y.T
+            plan = ((potentials[:, None] + g - cost) / self.eps).exp() / self.n**2
+            error += float((plan.sum(1) - 1 / self.n).abs().sum())
+            column += plan.sum(0)
+        return error + float((column - 1 / self.n).abs().sum())
 
 
 def host(array: Any) -> np.ndarray:
@@ -210,6 +225,40 @@ def losses(n: int, d: int, blur: float, tolerance: float, device: str) -> dict[s
     return {"monge": of_monge, "geomloss": of_geomloss, "flash": of_flash}
 
 
+def multiscale(n: int, d: int, blur: float, device: str) -> dict[str, Any]:
+    """Many points in few dimensions, x uniform and y = u^1.5 in the cube, costs |x - y|^2 / 2, eps = blur^2, to a
+    marginal error of 1e-3 of all rows and columns. The peer's check takes a sample of the rows."""
+    random = np.random.default_rng(0)
+    x, y = random.random((n, d)), random.random((n, d)) ** 1.5
+
+    def points() -> list[Any]:
+        import torch
+
+        return [torch.tensor(v, dtype=torch.float32, device=device) for v in (x, y)]
+
+    def of_monge() -> Iterator[Solver]:
+        import monge
+
+        given = points()
+        yield Solver(  # The cost without its half.
+            "Monge",
+            lambda: monge.solve_sample(*given, reg=2 * blur**2, tol=1e-3),
+            lambda result: result.marginal_error,
+        )
+
+    def of_flash() -> Iterator[Solver]:
+        if device == "cpu" or d != 3:
+            raise RuntimeError("needs a GPU and three dimensions")
+        from flash_sinkhorn import SamplesLoss
+
+        of_loss = dict(blur=blur, half_cost=True, debias=False, backend="multiscale", tol=1e-3)
+        loss = SamplesLoss("sinkhorn", **of_loss)
+        given = points()
+        yield Solver("flash-sinkhorn, multiscale", lambda: loss(*given))
+
+    return {"monge": of_monge, "flash": of_flash}
+
+
 def exact(n: int, d: int, weights: str, device: str) -> dict[str, Any]:
     """From points and weights to an optimal plan. The peers make their cost matrix within their time, as users do. The
     error is the distance of the value to that of Monge, relative to it."""
@@ -231,6 +280,8 @@ def exact(n: int, d: int, weights: str, device: str) -> dict[str, Any]:
         yield Solver("Monge", lambda: monge.solve_exact_sample(*given, a, b), error)
 
     def of_pot() -> Iterator[Solver]:
+        if n > 5000:
+            raise RuntimeError("takes minutes")
         import ot
 
         yield Solver(
@@ -298,32 +349,49 @@ def assignment(problems: int, rows: int, columns: int, device: str) -> dict[str,
 
 
 def cases(sizes: str, device: str) -> Iterator[Case]:
-    """All problems of a run; those of "small" are among those of "full" with few exceptions, and take a minute."""
-    full = sizes == "full"
+    """All problems of a run; those of "small" are among those of "full" with few exceptions, and take a minute. A GPU
+    gets larger ones."""
 
     def clouds(table: str, n: int, d: int, tolerance: float, scalings: tuple[float, ...] = (0.98,)) -> Case:
         given = {"n": n, "d": d, "tolerance": tolerance}
         return Case(table, given, entropic(Clouds(n, d, device), tolerance, scalings))
 
-    for n in (500, 1000, 2000) if full else (500, 1000):
-        yield clouds("over n", n, 32, 1e-6)
-    for d in (2, 8, 128, 512) if full else (8,):
-        yield clouds("over d", 1000, d, 1e-6)
-    for tolerance in (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8) if full else (1e-3,):
-        yield clouds("error over time", 1000, 3, tolerance, (0.5, 0.7, 0.9, 0.95) if tolerance == 1e-1 else ())
-    for n, d, blur in ((1000, 64, 2.5), (2000, 3, 0.1), (2000, 16, 0.6)) if full else ((1000, 64, 2.5),):
-        for tolerance in (1e-3, 1e-6) if full else (1e-3,):
-            given = {"n": n, "d": d, "blur": blur, "tolerance": tolerance}
-            yield Case("loss", given, losses(n, d, blur, tolerance, device))
+    def loss(n: int, d: int, blur: float, tolerance: float) -> Case:
+        given = {"n": n, "d": d, "blur": blur, "tolerance": tolerance}
+        return Case("loss", given, losses(n, d, blur, tolerance, device))
+
+    def over(n: int, tolerances: tuple[float, ...]) -> Iterator[Case]:
+        for tolerance in tolerances:
+            scalings = (0.5, 0.7, 0.9, 0.95) if tolerance == tolerances[0] and len(tolerances) > 1 else ()
+            yield clouds("error over time", n, 3, tolerance, scalings)
+
+    full, tolerances = sizes == "full", (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
     few = ((64, 2, "random"), (256, 16, "uniform"), (1000, 3, "uniform"))
     many = ((1000, 3, "random"), (2000, 16, "uniform"), (2000, 16, "random"), (5000, 16, "uniform"))
+    costs = ((512, 16, 16), (512, 64, 64), (512, 100, 20))
+    if device != "cpu":
+        yield from (clouds("over n", n, 32, 1e-6) for n in (1000, 5000, 20_000))
+        yield from (clouds("over d", 10_000, d, 1e-6) for d in (3, 64, 512))
+        yield from over(10_000, tolerances)
+        for n, d, blur in ((1000, 64, 2.5), (10_000, 3, 0.39), (10_000, 64, 2.5)):
+            yield from (loss(n, d, blur, tolerance) for tolerance in (1e-3, 1e-6))
+        for n, blur in ((100_000, 0.1), (100_000, 0.03), (100_000, 0.01), (1_000_000, 0.1), (1_000_000, 0.03)):
+            yield Case("multiscale", {"n": n, "d": 3, "blur": blur}, multiscale(n, 3, blur, device))
+        few, many = many[:2], ((20_000, 16, "uniform"),)
+        costs = ((4096, 64, 64), (512, 256, 256), (1, 2000, 2000))
+    else:
+        yield from (clouds("over n", n, 32, 1e-6) for n in ((500, 1000, 2000) if full else (500, 1000)))
+        yield from (clouds("over d", 1000, d, 1e-6) for d in ((2, 8, 128, 512) if full else (8,)))
+        yield from over(1000, tolerances if full else (1e-3,))
+        for n, d, blur in ((1000, 64, 2.5), (2000, 3, 0.1), (2000, 16, 0.6)) if full else ((1000, 64, 2.5),):
+            yield from (loss(n, d, blur, tolerance) for tolerance in ((1e-3, 1e-6) if full else (1e-3,)))
+        costs = (*costs, (32, 256, 256), (1, 1000, 1000)) if full else costs
     for n, d, weights in (*few, *many) if full else few:
         yield Case("exact", {"n": n, "d": d, "weights": weights}, exact(n, d, weights, device))
-    few_costs = ((512, 16, 16), (512, 64, 64), (512, 100, 20))
-    for problems, rows, columns in (*few_costs, (32, 256, 256), (1, 1000, 1000)) if full else few_costs:
+    for problems, rows, columns in costs:
         given = {"problems": problems, "rows": rows, "columns": columns}
         yield Case("assignment", given, assignment(problems, rows, columns, device))
-    if full:
+    if full and device == "cpu":
         yield clouds("over n", 5000, 32, 1e-6)  # The longest.
 
 

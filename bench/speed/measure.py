@@ -17,7 +17,7 @@ import numpy as np
 from cases import MEMORY, PACKAGES, Case, Solver, cases, version_of
 
 MOST_RUNS, LEAST_RUNS = 15, 3
-SECONDS = {"full": 1.0, "small": 0.25}
+SECONDS = {"full": 1.0, "small": 0.25, "cuda": 0.1}
 """How long each solver runs in a case, unless its few runs take longer."""
 LONG = 5.0
 """A first call of more seconds is the only one, and counts."""
@@ -110,7 +110,9 @@ def measure(
             runs = times[solver.name]
             if took[solver.name] > LONG:
                 continue
-            if len(runs) < LEAST_RUNS or (sum(runs) < SECONDS[sizes] and len(runs) < MOST_RUNS):
+            if len(runs) < LEAST_RUNS or (
+                sum(runs) < SECONDS[sizes if device == "cpu" else "cuda"] and len(runs) < MOST_RUNS
+            ):
                 runs.append(seconds_of(solver.call, device)[0])
                 going = True
     about = {"case": case.key, "table": case.table, "given": case.given}
@@ -164,7 +166,7 @@ def commit() -> dict[str, Any]:
         return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no", "src", "include", "python")
-    return {"commit": git("rev-parse", "--short", "HEAD"), "changed": bool(changed)}
+    return {"commit": os.environ.get("MONGE_COMMIT") or git("rev-parse", "--short", "HEAD"), "changed": bool(changed)}
 
 
 def again(run: dict[str, Any], sizes: str, keys: set[str]) -> None:

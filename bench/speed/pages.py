@@ -1,6 +1,7 @@
 """Tables of documents and the picture, from the JSON of a run.
 
-A table stands between the lines <!-- speed: NAME --> and <!-- end --> of a document.
+A table stands between the lines <!-- speed: NAME --> and <!-- end --> of a document; names of a GPU's run begin with
+"cuda".
 """
 
 from __future__ import annotations
@@ -80,10 +81,11 @@ def tables(run: Run) -> dict[str, str]:
     of_memory = ["| n | " + " | ".join(programs) + " |", "|---" * (len(programs) + 1) + "|"]
     for n, found in memory.items():
         of_memory.append(f"| {n} | " + " | ".join(f"{found.get(p, float('nan')):,.0f}" for p in programs) + " |")
-    return {
+    points = of_table(run, "over d")[0]["given"]["n"]
+    made = {
         "about": about(run),
         "over n": grid(run, "over n", "n, d = 32", lambda given: str(given["n"]), ENTROPIC),
-        "over d": grid(run, "over d", "d, n = 1000", lambda given: str(given["d"]), ENTROPIC),
+        "over d": grid(run, "over d", f"d, n = {points}", lambda given: str(given["d"]), ENTROPIC),
         "loss": grid(
             run, "loss", "n, d, blur, tolerance", of_loss,
             ["Monge", "Monge, warm", "GeomLoss, scaling 0.5", "GeomLoss, scaling 0.9", "flash-sinkhorn"],
@@ -96,9 +98,16 @@ def tables(run: Run) -> dict[str, str]:
             run, "assignment", "problems", lambda given: "{problems} of {rows} x {columns}".format(**given),
             ["Monge, a batch", "Monge, one by one", "SciPy"], with_error=False,
         ),
+        "multiscale": grid(
+            run, "multiscale", "n, blur", lambda given: f"{given['n']}, {given['blur']:g}",
+            ["Monge", "flash-sinkhorn, multiscale"],
+        ),
         "memory": "\n".join(of_memory),
         "readme": readme(run),
     }  # fmt: skip
+    on_cpu = run["device"] == "cpu"
+    there = {row["table"] for row in run["rows"]} | {"about"} | ({"readme"} if on_cpu else set())
+    return {name if on_cpu else f"cuda {name}": text for name, text in made.items() if name in there}
 
 
 def readme(run: Run) -> str:
@@ -127,6 +136,8 @@ def write(run: Run, paths: list[Path]) -> list[str]:
         text = path.read_text()
 
         def put(found: re.Match[str]) -> str:
+            if found[1] not in made:
+                return found[0]
             written.append(found[1])
             return f"<!-- speed: {found[1]} -->\n{made[found[1]]}\n<!-- end -->"
 
@@ -144,14 +155,14 @@ STYLES = {
 
 
 def draw(run: Run, picture: Path) -> None:
-    """Time over n and over d, error over time, memory over n."""
+    """Time over n and over d, error over time, and memory over n on a CPU, time over blur on a GPU."""
     import matplotlib
 
     matplotlib.use("Agg")  # Needs no display.
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"font.size": 9, "axes.titlesize": 10, "figure.facecolor": "white"})
-    figure, ((over_n, over_d), (error, memory)) = plt.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
+    figure, ((over_n, over_d), (error, last)) = plt.subplots(2, 2, figsize=(9.6, 7.2), layout="constrained")
 
     drawn: dict[str, Any] = {}
 
@@ -177,10 +188,18 @@ def draw(run: Run, picture: Path) -> None:
     curves(over_n, "over n", lambda row: row["given"]["n"], lambda row: row["ms"], "group")
     over_n.set(title="Time over n: d = 32, to an error of 1e-6", xlabel="n = m", ylabel="milliseconds")
     curves(over_d, "over d", lambda row: row["given"]["d"], lambda row: row["ms"], "group")
-    over_d.set(title="Time over d: n = m = 1000, to an error of 1e-6", xlabel="d", ylabel="milliseconds")
+    n_of = {table: of_table(run, table)[0]["given"]["n"] for table in ("over d", "error over time")}
+    over_d.set(title=f"Time over d: n = m = {n_of['over d']}, to an error of 1e-6", xlabel="d", ylabel="milliseconds")
     curves(error, "error over time", lambda row: row["ms"], lambda row: row.get("error"), "group")
-    error.set(title="Error over time: n = m = 1000, d = 3", xlabel="milliseconds", ylabel="marginal error that was reached")
-    curves(memory, "memory", lambda row: row["given"]["n"], lambda row: max(row["mib"], 0.1), "solver")
-    memory.set(title="Memory over n: growth of the process, d = 16", xlabel="n = m", ylabel="MiB")
+    title = f"Error over time: n = m = {n_of['error over time']}, d = 3"
+    error.set(title=title, xlabel="milliseconds", ylabel="marginal error that was reached")
+    if run["device"] == "cpu":
+        curves(last, "memory", lambda row: row["given"]["n"], lambda row: max(row["mib"], 0.1), "solver")
+        last.set(title="Memory over n: growth of the process, d = 16", xlabel="n = m", ylabel="MiB")
+    else:
+        n = min(row["given"]["n"] for row in of_table(run, "multiscale"))
+        time = lambda row: row["ms"] if row["given"]["n"] == n else 0.0  # noqa: E731
+        curves(last, "multiscale", lambda row: row["given"]["blur"], time, "solver")
+        last.set(title=f"Many points: n = m = {n}, d = 3, to 1e-3", xlabel="blur", ylabel="milliseconds")
     figure.legend(drawn.values(), drawn, loc="outside lower center", ncols=4)
     figure.savefig(picture, dpi=110)

@@ -155,11 +155,12 @@ def test_noise_is_that_of_both_rows(speed):
     assert gate.compare(quiet, busy)[0] == {}
 
 
-def test_documents_show_the_committed_run(speed, run):
-    pages = speed("pages")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_documents_show_the_committed_runs(speed, device):
+    pages, committed = speed("pages"), COMMITTED.with_name(f"speed_{device}.json")
     text = "\n".join((ROOT / name).read_text() for name in ("docs/speed.md", "README.md"))
-    for name, table in pages.tables(run).items():
-        assert f"<!-- speed: {name} -->\n{table}\n<!-- end -->" in text, f"./dev speed pages {COMMITTED.name}: {name}"
+    for name, table in pages.tables(json.loads(committed.read_text())).items():
+        assert f"<!-- speed: {name} -->\n{table}\n<!-- end -->" in text, f"./dev speed pages {committed.name}: {name}"
 
 
 def test_tables_and_picture(speed, run, tmp_path):
