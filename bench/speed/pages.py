@@ -67,7 +67,7 @@ def about(run: Run) -> str:
 
 
 ENTROPIC = ["Monge, float64", "Monge, float32", "OTT-JAX, float64", "OTT-JAX, float32", "POT, float64"]
-ENTROPIC += ["GeomLoss, float32, scaling 0.98", "flash-sinkhorn, TF32", "flash-sinkhorn, float32"]
+ENTROPIC += ["GeomLoss, float32, scaling 0.98", "flash-sinkhorn, TF32"]
 
 
 def tables(run: Run) -> dict[str, str]:

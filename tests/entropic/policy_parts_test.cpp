@@ -106,26 +106,39 @@ TEST(NewtonChoiceTest, a_warm_start_needs_few_sweeps_to_show_that_it_pays) {
   for (double const rate : {0.5, 0.9}) {
     ErrorTrend trend;
     for (int k = 1; k <= 6; ++k) trend.add(k, outcome(std::pow(rate, k), std::pow(rate, k), 1.5));
-    EXPECT_FALSE(NewtonChoice(options, times).pays(trend, 1e-6, Precision::float32));
-    EXPECT_EQ(NewtonChoice(options, times, true).pays(trend, 1e-6, Precision::float32), rate > 0.8);
+    EXPECT_FALSE(NewtonChoice(options, times).pays(trend, 1e-6, Precision::float32, 0));
+    EXPECT_EQ(NewtonChoice(options, times, true).pays(trend, 1e-6, Precision::float32, 0), rate > 0.8);
   }
 }
 
-TEST(NewtonChoiceTest, mixed_sweeps_show_their_rate_in_35) {
-  // 30 passes take as long as 150 float32 sweeps, or 100 mixed ones.
-  PassTimes const times{.float64 = 2, .newton = 5, .mixes = true, .mixing = 0.5};
+TEST(NewtonChoiceTest, mixed_sweeps_show_their_rate_in_25) {
+  // 22 passes take as long as 150 float32 sweeps, or 100 mixed ones.
+  PassTimes const times{.float64 = 2, .newton = 150.0 / 22, .mixes = true, .mixing = 0.5};
   NewtonChoice const choice(SolveOptions{.eps = 1}, times);
   for (double const foreseen : {90.0, 110.0}) {
     ErrorTrend trend;
-    for (int k = 1; k <= 37; ++k) {
-      double const error = 1e-6 * std::pow(10, 3 * (1 + (37 - k) / foreseen));
+    for (int k = 1; k <= 27; ++k) {
+      double const error = 1e-6 * std::pow(10, 3 * (1 + (27 - k) / foreseen));
       trend.add(k, {{.eps = 1}, {error, error}, true});
-      if (k <= 35) {
-        EXPECT_FALSE(choice.pays(trend, 2e-6, Precision::float32)) << k;
+      if (k <= 25) {
+        EXPECT_FALSE(choice.pays(trend, 2e-6, Precision::float32, 0)) << k;
       }
     }
-    EXPECT_EQ(choice.pays(trend, 2e-6, Precision::float32), foreseen > 100);
+    EXPECT_EQ(choice.pays(trend, 2e-6, Precision::float32, 0), foreseen > 100);
   }
+}
+
+// Of the 60 sweeps that are left, the last 20 are below the floor: 40 and 20 times 4 take longer than 100.
+TEST(NewtonChoiceTest, sweeps_below_the_floor_take_the_time_of_float64) {
+  PassTimes const times{.float64 = 4, .newton = 100.0 / 22, .mixes = true};
+  NewtonChoice const choice(SolveOptions{.eps = 1}, times);
+  ErrorTrend trend;
+  for (int k = 1; k <= 40; ++k) trend.add(k, {{.eps = 1}, {std::pow(0.8, k) / 2, std::pow(0.8, k) / 2}, true});
+  double const wanted = std::pow(0.8, 100);
+  EXPECT_FALSE(choice.pays(trend, wanted, Precision::float32, 0));
+  EXPECT_FALSE(choice.pays(trend, wanted, Precision::float32, std::pow(0.8, 90)));
+  EXPECT_TRUE(choice.pays(trend, wanted, Precision::float32, std::pow(0.8, 80)));
+  EXPECT_FALSE(choice.pays(trend, wanted, Precision::float32, wanted / 2));
 }
 
 TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {
@@ -134,9 +147,9 @@ TEST(NewtonChoiceTest, pays_where_sweeps_are_foreseen_to_take_longer) {
   for (double const rate : {0.1, 0.99}) {
     ErrorTrend trend;
     trend.add(1, outcome(1, 1));
-    EXPECT_FALSE(choice.pays(trend, 1e-6, Precision::float32)) << "one check has no rate";
+    EXPECT_FALSE(choice.pays(trend, 1e-6, Precision::float32, 0)) << "one check has no rate";
     trend.add(2, outcome(rate, rate));
-    EXPECT_EQ(choice.pays(trend, 1e-6, Precision::float32), rate > 0.9);
+    EXPECT_EQ(choice.pays(trend, 1e-6, Precision::float32, 0), rate > 0.9);
   }
 }
 
@@ -153,8 +166,8 @@ TEST(NewtonChoiceTest, follows_from_the_rates_of_the_device) {
   ErrorTrend trend;  // 500 more sweeps: Newton's method takes as long as 81 on the one, 1795 on the other.
   for (int k = 1; k <= 200; ++k) trend.add(k, outcome(std::pow(0.98, k), std::pow(0.98, k), 1.5));
   double const wanted = std::pow(0.98, 700);
-  EXPECT_TRUE(NewtonChoice(options, data_center).pays(trend, wanted, Precision::float32));
-  EXPECT_FALSE(NewtonChoice(options, graphics).pays(trend, wanted, Precision::float32));
+  EXPECT_TRUE(NewtonChoice(options, data_center).pays(trend, wanted, Precision::float32, 0));
+  EXPECT_FALSE(NewtonChoice(options, graphics).pays(trend, wanted, Precision::float32, 0));
 }
 
 TEST(ErrorTrendTest, fraction_is_of_the_error_so_many_sweeps_before) {

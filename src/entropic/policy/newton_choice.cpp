@@ -7,14 +7,14 @@ namespace {
 
 /// Newton's method is expected to take this number of passes from where sweeps have come; where sweeps are mixed, as
 /// many more as the rate of mixed sweeps tends to improve in the end (bench/notes/second_order.md).
-constexpr double kNewtonPasses = 15, kNewtonPassesAfterMixed = 30;
+constexpr double kNewtonPasses = 15, kNewtonPassesAfterMixed = 22;
 /// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it. Mixed
 /// sweeps always do.
 constexpr double kDearNewton = 3;
 /// Sweeps that show their rate near a solution.
 constexpr int kWarmSweepsOfRate = 5;
 /// Mixed sweeps that show their rate, for which Newton's method waits.
-constexpr int kMixedSweepsOfRate = 35;
+constexpr int kMixedSweepsOfRate = 25;
 
 bool allows_newton(SolveOptions const& options) {
   if (options.method == Method::newton) return true;
@@ -49,7 +49,7 @@ bool NewtonChoice::follows_rungs(Precision precision) const {
          (is_asked_for_ || has_stepped_ || (!times_.mixes && sweeps_of_pass(times_, precision) <= kDearNewton));
 }
 
-bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precision) const {
+bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precision, double floor) const {
   if (!is_allowed_ || trend.checks() < kSweepsBeforeNewton) return false;
   if (is_asked_for_ || has_stepped_) return true;
   double const newton = sweeps_of_solve(precision);
@@ -58,7 +58,9 @@ bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precis
   // Where steps are expensive, the first rates are no reason to take one.
   if (!may_be_early && !had_chance) return false;
   int const window = is_warm_ ? kWarmSweepsOfRate : times_.mixes ? kMixedSweepsOfRate : kSweepsOfRate;
-  return trend.foreseen_sweeps(wanted, window) > (had_chance && may_be_early ? newton / 4 : newton);
+  double sweeps = trend.foreseen_sweeps(wanted, window);
+  if (floor > wanted) sweeps += (times_.float64 - 1) * (sweeps - trend.foreseen_sweeps(floor, window));
+  return sweeps > (had_chance && may_be_early ? newton / 4 : newton);
 }
 
 bool NewtonChoice::pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const {

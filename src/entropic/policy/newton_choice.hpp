@@ -21,9 +21,9 @@ class NewtonChoice {
   bool is_allowed() const { return is_allowed_; }
   /// Whether the method may follow the first two sweeps of a rung. Otherwise it follows only sweeps that are stuck.
   bool follows_rungs(Precision precision) const;
-  /// Whether the method is expected to come to `wanted` before sweeps do. The rate of the sweeps decides; sweeps that
-  /// have cost as much as Newton's method get few more.
-  bool pays(ErrorTrend const& trend, double wanted, Precision precision) const;
+  /// Whether the method is expected to come to `wanted` before sweeps do, which take the time of float64 below `floor`.
+  /// The rate of the sweeps decides; sweeps that have cost as much as Newton's method get few more.
+  bool pays(ErrorTrend const& trend, double wanted, Precision precision, double floor) const;
   /// The same on a rung that ends at the error `wanted`.
   bool pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const;
 

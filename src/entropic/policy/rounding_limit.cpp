@@ -57,17 +57,21 @@ bool RoundingLimit::begins_in_float64(double float64_up_to) const {
           scale_.cost_bound < float64_up_to * options_.eps);
 }
 
-/// The errors are those that a certificate has measured, or else foreseen ones. A measure to itself, whose plan may be
-/// close to a permutation, has the whole rounding of a logit in its error. Schedules other than overrelaxed fall too
-/// slowly from the usual floor to the least to leave it to float64. In overrelaxed sweeps the rounding errors of all
-/// sweeps add up to 1 / (2 - omega) times the rounding error of one sweep.
+/// A measure to itself, whose plan may be close to a permutation, has the whole rounding of a logit in its error.
+/// Schedules other than overrelaxed fall too slowly from the usual floor to the least to leave it to float64.
+double RoundingLimit::floor(SweepOutcome const& outcome, double target) const {
+  if (!may_refine() || options_.tolerance == 0) return 0;
+  double const rounding = scale_.rounding(precision_, outcome.sweep.eps);
+  double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
+  return target < (is_self_ || outcome.is_mixed ? kSeenFloor : kLeastFloor) * rounding ? floor * rounding * mass_ : 0;
+}
+
+/// The errors are those that a certificate has measured, or else foreseen ones. In overrelaxed sweeps the rounding
+/// errors of all sweeps add up to 1 / (2 - omega) times the rounding error of one sweep.
 bool RoundingLimit::foresees_floor(SweepOutcome const& outcome, double target) const {
   if (!may_refine() || options_.tolerance == 0) return false;
   if (measured_) return outcome.bound() <= *measured_ / (2 - outcome.sweep.relaxation);
-  double const rounding = scale_.rounding(precision_, outcome.sweep.eps);
-  double const floor = is_self_ ? 1 : options_.schedule == Schedule::overrelaxed ? kUsualFloor : 0;
-  return target < (is_self_ || outcome.is_mixed ? kSeenFloor : kLeastFloor) * rounding &&
-         outcome.error() <= floor * rounding * mass_;
+  return outcome.error() <= floor(outcome, target);
 }
 
 bool RoundingLimit::blurs(SweepOutcome const& outcome) const {

@@ -30,6 +30,8 @@ class RoundingLimit {
   bool shows() const { return options_.certificate && !is_self_ && scale_.level <= scale_.cost_bound; }
   /// Whether float64 comes first, where costs are at most `float64_up_to` times eps: see PassTimes.
   bool begins_in_float64(double float64_up_to) const;
+  /// The error at which float64 is foreseen to take over from sweeps that aim at `target`; 0 if it does not.
+  double floor(SweepOutcome const& outcome, double target) const;
   /// Whether sweeps have come to errors that rounding stops, on the way to a tolerance out of its reach. `target` is
   /// the error that they aim at.
   bool foresees_floor(SweepOutcome const& outcome, double target) const;

@@ -118,7 +118,8 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (is_mixed && (is_slow || rounding_.blurs(last_))) mixing_.end();
   if (ends_trial() && has_failed_trial()) return start_ladder();
   bool const is_near = is_warm_ && !has_failed_trial();
-  if ((!on_trial_ || is_near) && newton_.pays(trend_, target_ * mass_, precision())) return take_newton();
+  if ((!on_trial_ || is_near) && newton_.pays(trend_, target_ * mass_, precision(), rounding_.floor(last_, target_)))
+    return take_newton();
   if (options_.tolerance > 0 && rounding_.has_stalled(last_, iterations_)) {
     if (!rounding_.shows()) return stalled();
     rounding_.doubt_stall();
