@@ -5,9 +5,8 @@
 namespace monge {
 namespace {
 
-/// Newton's method is expected to take this number of passes from where sweeps have come; where sweeps are mixed, as
-/// many more as the rate of mixed sweeps tends to improve in the end (bench/notes/second_order.md).
-constexpr double kNewtonPasses = 15, kNewtonPassesAfterMixed = 22;
+/// Newton's method is expected to take this number of passes from where sweeps have come.
+constexpr double kNewtonPasses = 18;
 /// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it. Mixed
 /// sweeps always do.
 constexpr double kDearNewton = 3;
@@ -41,7 +40,7 @@ NewtonChoice::NewtonChoice(SolveOptions const& options, PassTimes const& times, 
 
 /// Sweeps in this precision that take as long as Newton's method is expected to.
 double NewtonChoice::sweeps_of_solve(Precision precision) const {
-  return (times_.mixes ? kNewtonPassesAfterMixed : kNewtonPasses) * sweeps_of_pass(times_, precision);
+  return kNewtonPasses * sweeps_of_pass(times_, precision);
 }
 
 bool NewtonChoice::follows_rungs(Precision precision) const {
@@ -66,7 +65,7 @@ bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precis
 bool NewtonChoice::pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const {
   if (!is_allowed_) return false;
   if (follows_rungs(precision)) return trend.checks() >= kSweepsBeforeNewton;
-  double const newton = kNewtonPasses * sweeps_of_pass(times_, precision);
+  double const newton = sweeps_of_solve(precision);
   return trend.sweeps() > newton && trend.foreseen_sweeps(wanted) > newton;
 }
 
