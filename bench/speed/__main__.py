@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--out", type=Path, default=Path("result/speed.json"))
     parser.add_argument("--allow", type=float, default=0.0, help="a share of time and memory that does not count")
+    parser.add_argument("--go-on", action="store_true", help="take the rows of a run that another commit broke off")
     given = parser.parse_args()
     if given.what == "compare":
         old, new = map(read, given.files)
@@ -61,7 +62,7 @@ def main() -> int:
     device, sizes = ("cuda", "full") if given.what == "cuda" else ("cpu", given.what)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     kept = given.out.with_suffix(f".{given.what}.part")
-    run = measure.report(sizes, device, kept)
+    run = measure.report(sizes, device, kept, given.go_on)
     path = ROOT / f"bench/results/speed_{device}.json"
     committed = read(path) if path.exists() else None
     if committed is not None and (worse := gate.compare(committed, run, given.allow)[0]):

@@ -168,7 +168,8 @@ def commit() -> dict[str, Any]:
         return subprocess.run(["git", *arguments], capture_output=True, text=True).stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no", "src", "include", "python")
-    return {"commit": os.environ.get("MONGE_COMMIT") or git("rev-parse", "--short", "HEAD"), "changed": bool(changed)}
+    given = os.environ.get("MONGE_COMMIT")  # Of a copy of a clean tree, without its history.
+    return {"commit": given or git("rev-parse", "--short", "HEAD"), "changed": bool(changed) and not given}
 
 
 def again(run: dict[str, Any], sizes: str, keys: set[str]) -> None:
@@ -182,14 +183,17 @@ def again(run: dict[str, Any], sizes: str, keys: set[str]) -> None:
                     run["rows"][k] = new
 
 
-def report(sizes: str, device: str, kept: Path) -> dict[str, Any]:
-    """A run. Its rows so far are in `kept`, from which a run that was broken off goes on at the same commit."""
+def report(sizes: str, device: str, kept: Path, goes_on: bool = False) -> dict[str, Any]:
+    """A run. Its rows so far are in `kept`, from which a run that was broken off goes on at the same commit; with
+    `goes_on` also at another, where each earlier row says at which commit it was measured."""
     import monge
 
     warnings.simplefilter("ignore")
     at = commit()
     broken = json.loads(kept.read_text()) if kept.exists() else {}
-    is_same = broken.get("at") == at
+    is_same = broken.get("at") == at or (goes_on and bool(broken))
+    if is_same and broken["at"] != at:
+        broken["rows"] = [{"commit": broken["at"]["commit"]} | row for row in broken["rows"]]
     rows: list[dict[str, Any]] = broken["rows"] if is_same else []
     absent: dict[str, str] = broken["absent"] if is_same else {}
     failed: dict[str, str] = broken.get("failed", {}) if is_same else {}

@@ -61,6 +61,12 @@ def about(run: Run) -> str:
     changed = " with changes that are not committed" if run["changed"] else ""
     text = f"One run, `{run['command']}`, of {run['date']}, on {machine}, at commit {run['commit']}{changed}, beside "
     text += f"{peers}. The load was {min(loads):.1f} to {max(loads):.1f}."
+    earlier: dict[str, list[str]] = {}
+    for row in run["rows"]:
+        if "commit" in row and row["table"] not in earlier.setdefault(row["commit"], []):
+            earlier[row["commit"]].append(row["table"])
+    for commit, names in earlier.items():
+        text += f" Tables measured at commit {commit}, before the run was broken off: {', '.join(names)}."
     if busy:
         text += f" {busy} times, marked {BUSY}, were measured while other work took the cores: they are upper bounds."
     return textwrap.fill(text, 120)

@@ -53,6 +53,18 @@ def test_solvers_take_turns_and_missing_packages_are_listed(speed):
         assert row["yardstick_ms"] > 0 and row["load"] >= 0 and row["others"] >= 0
 
 
+def test_a_run_that_was_broken_off_goes_on(speed, tmp_path, monkeypatch):
+    measure, kept = speed("measure"), tmp_path / "speed.part"
+    monkeypatch.setattr(measure, "cases", lambda sizes, device: iter(()))
+    monkeypatch.setattr(measure, "memory", lambda sizes, failed: [])
+    row = {"case": "exact, n 3", "table": "exact", "solver": "Monge"}
+    kept.write_text(json.dumps({"at": {"commit": "0ld", "changed": False}, "rows": [row], "absent": {}, "failed": {}}))
+    assert measure.report("small", "cpu", kept)["rows"] == []
+    assert measure.report("small", "cpu", kept, goes_on=True)["rows"] == [{"commit": "0ld"} | row]
+    kept.write_text(json.dumps({"at": measure.commit(), "rows": [row], "absent": {}, "failed": {}}))
+    assert measure.report("small", "cpu", kept)["rows"] == [row]
+
+
 def test_the_gate_names_what_became_slower(speed, run):
     gate = speed("gate")
     assert gate.compare(run, run) == ({}, sum(row["solver"].startswith("Monge") for row in run["rows"]))
