@@ -53,10 +53,10 @@ enum class GromovMarginals {
   balanced,     ///< p = a and q = b.
   semirelaxed,  ///< p = a. b, scaled to the total of a, is the reference of the entropy and of the starts, and columns
                 ///< of no weight stay empty.
-  partial,      ///< p <= a, q <= b, and the total of P is GromovOptions::mass. Exact plans alone.
+  partial,      ///< p <= a, q <= b, and the total of P is GromovOptions::mass. With eps > 0 for matrices alone.
   unbalanced,   ///< None. The objective has the terms penalty_a KL(p p^T | a a^T) / 2, penalty_b KL(q q^T | b b^T) / 2
                 ///< and, in the place of eps KL(P | a b^T), eps KL(P P | a b^T a b^T) / 2 of tensor products. eps must
-                ///< be > 0.
+                ///< be > 0; by the proximal method the objective has no entropy.
 };
 constexpr auto names_of(GromovMarginals) {
   using enum GromovMarginals;
@@ -156,7 +156,8 @@ struct GromovOptions {
   /// rounding. Each of its steps is an exact problem: some 100 for curves in the plane and a gap of 0.01, up to 10^5 in
   /// space. Needs points, eps = 0, and dimensions (ranks of the clouds) whose product is at most 9. > 0.
   double gap = std::numeric_limits<double>::infinity();
-  /// Branch and bound also ends when the solve has taken this time; the status is then iteration_limit. > 0.
+  /// Branch and bound also ends when the solve has taken this time; the status is then iteration_limit. > 0. Infinity
+  /// without `gap`.
   double seconds = std::numeric_limits<double>::infinity();
 
   /// A first start (p x q): the cross moment sum_ij P_ij (x_i - mean) (y_j - mean)^T of a plan, as in
@@ -202,7 +203,8 @@ void visit_gromov_options(Options& options, Visitor&& visit) {
 struct GromovStart {
   GromovStartKind kind = GromovStartKind::product;
   int iterations = 0;     ///< Steps.
-  double value = 0;       ///< The objective where it ended; approximate unless it was finished.
+  double value = 0;       ///< The objective where it ended; approximate unless it was finished. +infinity where an
+                          ///< unbalanced plan has lost its mass.
   bool finished = false;  ///< Whether it went on after the first steps.
 };
 
@@ -240,8 +242,8 @@ struct GromovReport {
   /// proximal method.
   double stationarity = 0;
   double change = 0;  ///< Change of the cross moment in the last step, relative as the tolerance.
-  /// |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is, semi-relaxed without the second term. Unbalanced: the marginal
-  /// error of the last linear problem.
+  /// |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is, semi-relaxed without the second term. Partial: what is above a
+  /// and b, plus the error of the mass. Unbalanced: the marginal error of the last linear problem.
   double marginal_error = 0;
   double mass = 0;          ///< sum P.
   int iterations = 0;       ///< Steps of all starts.
@@ -288,7 +290,7 @@ struct MONGE_API Gromov {
   void gradients(GromovGradients const& out) const;
   /// Writes the vectors u of new points, at the costs of the last step, to out (k x columns of u). `points` is k x p,
   /// and `features` is k x r like s. Plan::potential() and c_transform() take these vectors in the place of points. All
-  /// arguments lie in host memory. Throws unsupported for matrices.
+  /// arguments lie in host memory. Throws unsupported for matrices, and for unbalanced proximal plans.
   void source_features(MatrixView points, MatrixView features, MutableMatrixView out) const;
 };
 

@@ -124,7 +124,7 @@ class GromovResult(PlanResult):
 
     @property
     def starts(self) -> list[_core.GromovStart]:
-        """Kind, steps and value of each start."""
+        """`kind` (its name), `iterations`, `value` and `finished` of each start."""
         return list(self._report.starts)
 
     @property
@@ -327,9 +327,10 @@ class GromovResult(PlanResult):
 
     def __repr__(self) -> str:
         (n, m), report = self.shape, self._report
+        starts = ", ".join(f"{start.kind} {start.value + self._shift:.6g}" for start in report.starts)
         return (
-            f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps from {len(report.starts)} starts, "
-            f"value {report.value + self._shift:.6g}, lower bound {self.lower_bound:.6g}>"
+            f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps, value "
+            f"{report.value + self._shift:.6g}, lower bound {self.lower_bound:.6g}, starts {starts}>"
         )
 
 
@@ -514,8 +515,9 @@ def solve_gromov_sample(
             "iteration_limit".
         unbalanced, unbalanced_type: The constraints on the marginals p and q of P, as in POT. "KL" with a number u, or
             a pair (u, v): none, but with `reg` the penalties u / 2 KL(p p^T | a a^T) and v / 2 KL(q q^T | b b^T), and
-            reg / 2 times KL of the tensor products P P and a b^T a b^T as the entropy. "partial" with a number: the mass of P, p <= a, q <= b,
-            for exact plans. "semirelaxed", without a number: p = a alone; with `reg` the method is then "proximal" by
+            reg / 2 times KL of the tensor products P P and a b^T a b^T as the entropy; the method "proximal" has no
+            entropy in the limit. "partial" with a number: the mass of P, p <= a, q <= b. Points have exact partial plans
+            alone. "semirelaxed", without a number: p = a alone; with `reg` the method is then "proximal" by
             default. b, scaled to the total of a, is its reference and start, and columns without weight stay empty.
             Totals of a and b may differ in all three. The lower bound is 0 for points.
         n_threads: Threads on the CPU, by default one for each core.
@@ -532,8 +534,8 @@ def solve_gromov_sample(
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: "KL" without `reg`, "partial" with it, other metrics, `gap` in too
-            many dimensions.
+        NotImplementedError: "KL" without `reg`, "partial" with it (here, not in :func:`solve_gromov`), other metrics,
+            `gap` in too many dimensions.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     >>> import monge, numpy as np
@@ -642,7 +644,9 @@ def solve_gromov(
     follows = any(map(requires_gradient, inputs))
     # With open marginals the terms of rows and columns of M are no constants, and a plan is no start by its cross moment.
     is_open = translated.get("marginals", "balanced") != "balanced"
-    needs_matrices = is_open and (M is not None or not (plan_init is None or isinstance(plan_init, GromovResult)))
+    is_start = plan_init is None or isinstance(plan_init, GromovResult)
+    is_partial = translated.get("marginals") == "partial" and translated.get("eps", 0) > 0
+    needs_matrices = is_open and (M is not None or not is_start or is_partial)
     is_general = follows or needs_matrices or kind_of_loss != "square"
     clouds = None if is_general else _of_distances(of_a, of_b, costs, of_t)
     if clouds is None:

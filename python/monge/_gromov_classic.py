@@ -12,6 +12,7 @@ import numpy as np
 
 from ._arrays import on_host, read, stack_of
 from ._gromov import GromovResult, solve_gromov
+from ._named_starts import named_start
 from ._names import GROMOV, calls, lower_name, number, shown, truth
 from ._problem import all_of, each_problem, one_each
 from ._result import BatchResult
@@ -368,14 +369,16 @@ def _semirelaxed_gromov_wasserstein(
     """POT's ``ot.gromov.semirelaxed_gromov_wasserstein``: the plan of least E(P) with the rows' masses p alone.
 
     Args:
-        G0: The plan to start from (n x m); by default, and as "product", p times uniform weights.
-        random_state: Has no effect: POT's other names of starts are a NotImplementedError.
+        G0: The plan to start from (n x m), or its name: "product", the default, p times uniform weights;
+            "random_product", "random"; "kmeans" and "spectral", which need scikit-learn, and "fluid", which needs
+            networkx, partitions of the larger space; with "_soft" at their end their means with the product plan.
+        random_state: The seed of these starts.
 
     Other arguments, log and errors are those of :func:`gromov_wasserstein`; the value is `srgw_dist`, and there are no
     potentials.
     """
-    del symmetric, log, tol_abs, random_state
-    return _semirelaxed(None, C1, C2, p, loss_fun, 1.0, G0, max_iter, _gap(tol_rel), options)
+    del symmetric, log, tol_abs
+    return _semirelaxed(None, C1, C2, p, loss_fun, 1.0, G0, max_iter, _gap(tol_rel), options, random_state)
 
 
 @_EXACT
@@ -401,8 +404,8 @@ def _semirelaxed_fused_gromov_wasserstein(
     Other arguments, log and errors are those of :func:`semirelaxed_gromov_wasserstein`, :func:`fused_gromov_wasserstein`
     and :func:`gromov_wasserstein`; the value is `srfgw_dist`.
     """
-    del symmetric, log, tol_abs, random_state
-    return _semirelaxed(M, C1, C2, p, loss_fun, alpha, G0, max_iter, _gap(tol_rel), options)
+    del symmetric, log, tol_abs
+    return _semirelaxed(M, C1, C2, p, loss_fun, alpha, G0, max_iter, _gap(tol_rel), options, random_state)
 
 
 @_ENTROPIC
@@ -427,9 +430,9 @@ def _entropic_semirelaxed_gromov_wasserstein(
     Other arguments, log and errors are those of :func:`semirelaxed_gromov_wasserstein`,
     :func:`entropic_gromov_wasserstein` and :func:`gromov_wasserstein`; the value is `srgw_dist`.
     """
-    del symmetric, log, random_state
+    del symmetric, log
     more = {"reg": epsilon, "verbose": verbose}
-    return _semirelaxed(None, C1, C2, p, loss_fun, 1.0, G0, max_iter, tol, options, **more)
+    return _semirelaxed(None, C1, C2, p, loss_fun, 1.0, G0, max_iter, tol, options, random_state, **more)
 
 
 @_ENTROPIC
@@ -457,9 +460,9 @@ def _entropic_semirelaxed_fused_gromov_wasserstein(
     :func:`entropic_gromov_wasserstein`, :func:`fused_gromov_wasserstein` and :func:`gromov_wasserstein`; the value is
     `srfgw_dist`.
     """
-    del symmetric, log, random_state
+    del symmetric, log
     more = {"reg": epsilon, "verbose": verbose}
-    return _semirelaxed(M, C1, C2, p, loss_fun, alpha, G0, max_iter, tol, options, **more)
+    return _semirelaxed(M, C1, C2, p, loss_fun, alpha, G0, max_iter, tol, options, random_state, **more)
 
 
 def _semirelaxed(
@@ -473,12 +476,14 @@ def _semirelaxed(
     max_iter: float,
     tol: float,
     options: dict[str, Any],
+    random_state: Any,
     **more: Any,
 ) -> GromovResult:
     if isinstance(G0, str):
-        if G0 != "product":
-            raise NotImplementedError(f"G0: is {shown(G0)}; must be 'product' or a plan (n x m)")
-        G0 = None
+        c, d = (_host(field, side) for field, side in (("C1", C1), ("C2", C2)))
+        weights = np.full(len(c), 1 / len(c)) if p is None else _host("p", p)
+        seed = 0 if random_state is None else random_state
+        G0 = named_start(G0, c, d, weights, None if M is None else _host("M", M), alpha, seed)
     more["unbalanced_type"] = "semirelaxed"
     return _solve(M, C1, C2, p, None, loss_fun, alpha, G0, max_iter, tol, options, **more)
 
@@ -549,6 +554,68 @@ def _partial_fused_gromov_wasserstein(
     return _partial(M, C1, C2, p, q, m, loss_fun, alpha, G0, numItermax, tol, options, verbose)
 
 
+@_PARTIAL
+def _entropic_partial_gromov_wasserstein(
+    C1: Any,
+    C2: Any,
+    p: Any = None,
+    q: Any = None,
+    reg: float = 1.0,
+    m: float | None = None,
+    loss_fun: str = "square_loss",
+    G0: Any = None,
+    numItermax: float = 1000,
+    tol: float = 1e-7,
+    symmetric: bool | None = None,
+    log: bool = False,
+    verbose: bool = False,
+    **options: Any,
+) -> GromovResult:
+    """POT's ``ot.gromov.entropic_partial_gromov_wasserstein``: :func:`partial_gromov_wasserstein` with the entropy
+    reg KL(P | p q^T), which for uniform weights is POT's reg sum P log P. A step takes O(n m (n + m)), of squared
+    distances, too.
+
+    Args:
+        reg: The weight of the entropy, > 0.
+        numItermax, tol: The largest number of steps, and the relative change of the plan at which to stop.
+
+    Other arguments, log and errors are those of :func:`partial_gromov_wasserstein`,
+    :func:`entropic_gromov_wasserstein` and :func:`gromov_wasserstein`.
+    """
+    del symmetric, log
+    return _partial(None, C1, C2, p, q, m, loss_fun, 1.0, G0, numItermax, tol, options, verbose, reg)
+
+
+@_PARTIAL
+def _entropic_partial_fused_gromov_wasserstein(
+    M: Any,
+    C1: Any,
+    C2: Any,
+    p: Any = None,
+    q: Any = None,
+    reg: float = 1.0,
+    m: float | None = None,
+    loss_fun: str = "square_loss",
+    alpha: float = 0.5,
+    G0: Any = None,
+    numItermax: float = 1000,
+    tol: float = 1e-7,
+    symmetric: bool | None = None,
+    log: bool = False,
+    verbose: bool = False,
+    **options: Any,
+) -> GromovResult:
+    """POT's ``ot.gromov.entropic_partial_fused_gromov_wasserstein``: :func:`entropic_partial_gromov_wasserstein` with
+    costs M (n x m) of the weight 1 - `alpha`.
+
+    Other arguments, log and errors are those of :func:`entropic_partial_gromov_wasserstein`,
+    :func:`partial_gromov_wasserstein`, :func:`entropic_gromov_wasserstein`, :func:`fused_gromov_wasserstein` and
+    :func:`gromov_wasserstein`; the value is `partial_fgw_dist`.
+    """
+    del symmetric, log
+    return _partial(M, C1, C2, p, q, m, loss_fun, alpha, G0, numItermax, tol, options, verbose, reg)
+
+
 def _partial(
     M: Any,
     C1: Any,
@@ -563,13 +630,14 @@ def _partial(
     tol: float,
     options: dict[str, Any],
     verbose: bool,
+    reg: float | None = None,
 ) -> GromovResult:
     if m is None:
         m = min(
             1.0 if side is None else float(on_host(read(field, side)).sum()) for field, side in (("p", p), ("q", q))
         )
-    more = {"unbalanced": m, "unbalanced_type": "partial", "verbose": verbose}
-    return _solve(M, C1, C2, p, q, loss_fun, alpha, G0, steps, _gap(tol), options, **more)
+    more = {"unbalanced": m, "unbalanced_type": "partial", "verbose": verbose, "reg": reg}
+    return _solve(M, C1, C2, p, q, loss_fun, alpha, G0, steps, tol if reg else _gap(tol), options, **more)
 
 
 gromov_wasserstein, gromov_wasserstein2 = _plan_and_value(_gromov_wasserstein)
@@ -593,6 +661,12 @@ entropic_semirelaxed_fused_gromov_wasserstein, entropic_semirelaxed_fused_gromov
 partial_gromov_wasserstein, partial_gromov_wasserstein2 = _plan_and_value(_partial_gromov_wasserstein, "partial_")
 partial_fused_gromov_wasserstein, partial_fused_gromov_wasserstein2 = _plan_and_value(
     _partial_fused_gromov_wasserstein, "partial_"
+)
+entropic_partial_gromov_wasserstein, entropic_partial_gromov_wasserstein2 = _plan_and_value(
+    _entropic_partial_gromov_wasserstein, "partial_"
+)
+entropic_partial_fused_gromov_wasserstein, entropic_partial_fused_gromov_wasserstein2 = _plan_and_value(
+    _entropic_partial_fused_gromov_wasserstein, "partial_"
 )
 
 
@@ -625,7 +699,7 @@ def fused_unbalanced_gromov_wasserstein(
         Cx, Cy: Matrices (n x n) and (m x m).
         wx, wy: Weights (n) and (m), of any totals; by default uniform.
         reg_marginals: The weight of both penalties, > 0, or one for each.
-        epsilon: The weight of the entropy, which must be > 0.
+        epsilon: The weight of the entropy. 0, the default: none, by proximal steps.
         alpha, M: The weight of M, and costs (n x m).
         init_pi: The plan to start from (n x m), by default of wx wy^T.
         max_iter, tol: The largest number of steps, and the relative change of the plan at which to stop.
@@ -640,7 +714,7 @@ def fused_unbalanced_gromov_wasserstein(
         E(P), as in POT; `error`, a list of the last change; the :class:`GromovResult` as `result`.
 
     Raises:
-        NotImplementedError: `divergence` "l2"; no entropy. Other errors are those of :func:`solve_gromov`.
+        NotImplementedError: `divergence` "l2". Other errors are those of :func:`solve_gromov`.
     """
     del init_duals, max_iter_ot, tol_ot
     if unbalanced_solver not in ("mm", "lbfgsb", "sinkhorn", "sinkhorn_log"):
@@ -651,8 +725,10 @@ def fused_unbalanced_gromov_wasserstein(
         divergence = "kl"
     if divergence != "kl":
         raise NotImplementedError(f"divergence: is {shown(divergence)}; must be 'kl'")
-    if not epsilon > 0:
-        raise NotImplementedError(f"epsilon: is {shown(epsilon)}; must be > 0")
+    entropy = number("epsilon", epsilon)
+    proximal = {"method": "proximal"} if entropy == 0 else {}
+    if proximal:  # A few hundredths of the costs of a step, whatever their unit.
+        entropy = 0.01 * (_typical("Cx", Cx, 2) + _typical("Cy", Cy, 2)) or 1.0
     penalties = reg_marginals if np.ndim(reg_marginals) else [reg_marginals]
     weight = 1 / (1 + alpha) if M is not None else 1.0
     result = solve_gromov(
@@ -662,18 +738,27 @@ def fused_unbalanced_gromov_wasserstein(
         wx,
         wy,
         alpha=weight,
-        reg=2 * weight * epsilon,
+        reg=2 * weight * entropy,
         unbalanced=[2 * weight * number("reg_marginals", penalty) for penalty in penalties],
         plan_init=init_pi,
         max_iter=max_iter,
         tol=tol,
         verbose=verbose,
-        **({"starts": 1} if init_pi is None else {}) | options,
+        **({"starts": 1} if init_pi is None else {}) | proximal | options,
     )
     if not truth("log", log):
         return result.plan, result.plan
     costs = {"fugw_cost": result.value / weight, "linear_cost": result.value_quad / weight}
     return result.plan, result.plan, {"error": [result.report.change], **costs, "result": result}
+
+
+def _typical(field: str, matrix: Any, power: int) -> float:
+    """The mean of this power of the entries."""
+    return float(np.mean(_host(field, matrix) ** power))
+
+
+def _host(field: str, array: Any) -> Any:
+    return on_host(read(field, getattr(array, "detach", lambda: array)())).astype(float)
 
 
 @functools.wraps(fused_unbalanced_gromov_wasserstein)

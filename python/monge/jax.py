@@ -465,6 +465,15 @@ def _gromov_of(loss: str, given: _Given, plan_init: Any, named: dict[str, Any], 
 
 
 @calls(X_a="x", X_b="y")
+def _gromov_arrays(names: dict[str, str], arrays: Any, of_x: tuple[str, str], of_y: tuple[str, str]) -> dict[str, Any]:
+    """The arrays by letters; the sides and the weights have the right shapes."""
+    given = {letter: _floating(name, v) for (letter, name), v in zip(names.items(), arrays)}
+    for letter, weights, shape in (("x", "a", of_x), ("y", "b", of_y)):
+        _require_shape(names[letter], given[letter], shape)
+        _require_shape(weights, given[weights], (len(given[letter]),))
+    return given
+
+
 def gromov(
     x: Any,
     y: Any,
@@ -497,14 +506,10 @@ def gromov(
     Array([[ 6.],
            [-6.]], dtype=float32)
     """
-    given = dict(zip("xystab", map(_floating, "xystab", (x, y, s, t, a, b))))
-    _require_shape("x", given["x"], ("n", "p"))
-    _require_shape("y", given["y"], ("m", "q"))
+    given = _gromov_arrays(dict(zip("xystab", "xystab")), (x, y, s, t, a, b), ("n", "p"), ("m", "q"))
     n, m = len(given["x"]), len(given["y"])
     _require_shape("s", given["s"], (n, "r"))
     _require_shape("t", given["t"], (m, "r" if given["s"] is None else given["s"].shape[1]))
-    _require_shape("a", given["a"], (n,))
-    _require_shape("b", given["b"], (m,))
     named = {"reg": reg, "reg_type": reg_type, "max_iter": max_iter, "tol": tol}
     return _gromov_of("gromov", given, plan_init, named, options)
 
@@ -542,11 +547,9 @@ def gromov_of_matrices(
     Array(0.5, dtype=float32)
     """
     names = {"x": "Ca", "y": "Cb", "s": "M", "a": "a", "b": "b"}
-    given = {letter: _floating(name, v) for (letter, name), v in zip(names.items(), (Ca, Cb, M, a, b))}
-    for letter in "xy":
-        _require_shape(names[letter], given[letter], ("n", "n"))
+    given = _gromov_arrays(names, (Ca, Cb, M, a, b), ("n", "n"), ("m", "m"))
     n, m = len(given["x"]), len(given["y"])
-    for letter, shape in (("x", (n, n)), ("y", (m, m)), ("s", (n, m)), ("a", (n,)), ("b", (m,))):
+    for letter, shape in (("x", (n, n)), ("y", (m, m)), ("s", (n, m))):
         _require_shape(names[letter], given[letter], shape)
     named = {"alpha": alpha, "reg": reg, "reg_type": reg_type, "max_iter": max_iter, "tol": tol}
     return _gromov_of("gromov_of_matrices", given, plan_init, named, options)

@@ -23,15 +23,20 @@ void validate_features(MatrixView s, MatrixView t, std::int64_t n, std::int64_t 
   validate_matrix("t", t, m, s.columns(), context);
 }
 
-GromovProblem::GromovProblem(Backend const& backend, std::int64_t n, std::int64_t m, VectorView a, VectorView b,
-                             GromovOptions const& options) {
+GromovProblem::GromovProblem(Backend const& backend, Shape shape, VectorView a, VectorView b,
+                             GromovOptions const& options)
+    : marginals_(options.marginals),
+      penalty_a_(options.penalty_a),
+      penalty_b_(options.penalty_b),
+      is_proximal_(options.method == GromovMethod::proximal),
+      eps_(is_proximal_ ? 0 : options.eps) {
   using enum GromovMarginals;
   constexpr double kSameTotals = 1e-6;
-  ValidMarginals given = read_marginals(backend, a, b, {n, m, 0});
+  ValidMarginals given = read_marginals(backend, a, b, shape);
   if (options.marginals == balanced)
     given = with_equal_totals(std::move(given), {.tolerance = 0}, "; totals must be equal");
-  a_ = Eigen::Map<DenseVector const>(given.a.data(), n);
-  b_ = Eigen::Map<DenseVector const>(given.b.data(), m);
+  a_ = Eigen::Map<DenseVector const>(given.a.data(), shape.rows);
+  b_ = Eigen::Map<DenseVector const>(given.b.data(), shape.columns);
   double const least = std::min(given.total_a, given.total_b);
   if (options.marginals == partial)
     require(options.mass > 0 && options.mass <= (1 + kSameTotals) * least,
@@ -44,8 +49,20 @@ GromovProblem::GromovProblem(Backend const& backend, std::int64_t n, std::int64_
   first_b_ = options.marginals == balanced ? b_ : DenseVector(b_ * (total_ / b_.sum()));
 }
 
-UnbalancedTerms GromovProblem::terms_of(DenseMatrix const&) const {
+namespace {
+
+[[noreturn]] void throw_balanced() {
   throw Error(ErrorCode::unsupported, "marginals: are constraints; must be unbalanced");
+}
+
+}  // namespace
+
+UnbalancedTerms GromovProblem::terms_of(DenseMatrix const&) const {
+  throw_balanced();
+}
+
+void GromovProblem::add_terms(DenseVector const&, DenseVector const&, DenseMatrix&, DenseMatrix&) const {
+  throw_balanced();
 }
 
 DenseMatrix GromovProblem::scaled(DenseMatrix const& image, double factor) const {
@@ -82,11 +99,11 @@ double relative_entropy(DenseVector const& p, DenseVector const& weights) {
   return p.binaryExpr(weights, term).sum();
 }
 
-void refuse_weights(GromovGradients const& out, GromovMarginals marginals) {
+void GromovProblem::refuse_weights(GromovGradients const& out) const {
   if (out.a.data() != nullptr || out.b.data() != nullptr)
     throw Error(
         ErrorCode::unsupported,
-        fmt::format("gradients: marginals are {}; must be balanced for derivatives by a and b", name(marginals)));
+        fmt::format("gradients: marginals are {}; must be balanced for derivatives by a and b", name(marginals_)));
 }
 
 void write(DenseMatrix const& from, MutableMatrixView to) {

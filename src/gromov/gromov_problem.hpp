@@ -6,6 +6,7 @@
 #include <monge/gromov.hpp>
 
 #include "core/numbers.hpp"
+#include "geometry/validation.hpp"
 #include "gromov/matrix.hpp"
 #include "seam/backend.hpp"
 
@@ -98,6 +99,9 @@ class GromovProblem {
   virtual UnbalancedTerms terms_of(DenseMatrix const& image) const;
   /// The image of the plan times a factor.
   virtual DenseMatrix scaled(DenseMatrix const& image, double factor) const;
+  /// Adds r_i + c_j to the costs u and v of a linearisation. By the proximal method those of linearise() are without
+  /// UnbalancedTerms::divergence.
+  virtual void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const;
 
   virtual void gradients(Gromov const& result, GromovGradients const& out) const = 0;
   virtual void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
@@ -105,9 +109,16 @@ class GromovProblem {
 
  protected:
   /// Reads the weights.
-  GromovProblem(Backend const& backend, std::int64_t n, std::int64_t m, VectorView a, VectorView b,
-                GromovOptions const& options);
+  GromovProblem(Backend const& backend, Shape shape, VectorView a, VectorView b, GromovOptions const& options);
 
+  bool is_unbalanced() const { return marginals_ == GromovMarginals::unbalanced; }
+  /// Throws for derivatives by weights where marginals are open.
+  void refuse_weights(GromovGradients const& out) const;
+
+  GromovMarginals marginals_;
+  double penalty_a_, penalty_b_;
+  bool is_proximal_;
+  double eps_;  // Of the objective: 0 by the proximal method.
   DenseVector a_, b_;
   DenseVector first_a_, first_b_;  // Marginals of the starts.
   double alpha_ = 1, total_ = 1, constant_ = 0, size_ = 0, least_ = 0, largest_ = 0;
@@ -143,8 +154,6 @@ std::optional<DenseMatrix> read_start(Backend const& backend, GromovOptions cons
 inline constexpr auto factor_to = [](double weight, double mass) { return mass > weight ? weight / mass : 1.0; };
 /// sum p log(p / w)
 double relative_entropy(DenseVector const& p, DenseVector const& weights);
-/// Throws for derivatives by weights where marginals are open.
-void refuse_weights(GromovGradients const& out, GromovMarginals marginals);
 /// Writes to a view in host memory.
 void write(DenseMatrix const& from, MutableMatrixView to);
 /// Calls visit(i, j, P_ij) for each entry.

@@ -97,8 +97,10 @@ DenseMatrix MatrixProblem::Side::entries() const {
 
 MatrixProblem::MatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
                              GromovOptions const& options)
-    : GromovProblem(backend, valid_size("source", matrices.source, backend.device()),
-                    valid_size("target", matrices.target, backend.device()), a, b, options),
+    : GromovProblem(backend,
+                    {valid_size("source", matrices.source, backend.device()),
+                     valid_size("target", matrices.target, backend.device()), 0},
+                    a, b, options),
       loss_(matrices.loss) {
   source_.emplace("source", backend, matrices.source, first_a_, loss_, false);
   target_.emplace("target", backend, matrices.target, first_b_, loss_, true);

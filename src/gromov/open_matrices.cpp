@@ -8,13 +8,9 @@ namespace monge {
 
 OpenMatrixProblem::OpenMatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
                                      GromovOptions const& options)
-    : MatrixProblem(backend, matrices, a, b, options),
-      marginals_(options.marginals),
-      penalty_a_(options.penalty_a),
-      penalty_b_(options.penalty_b),
-      eps_(options.eps) {
+    : MatrixProblem(backend, matrices, a, b, options) {
   constant_ = 0;
-  if (marginals_ == GromovMarginals::unbalanced) least_ = least_ < 0 ? -kInfinity : 0;  // Any mass is feasible.
+  if (is_unbalanced()) least_ = least_ < 0 ? -kInfinity : 0;  // Any mass is feasible.
 }
 
 void OpenMatrixProblem::linearise(DenseMatrix const& image, DenseMatrix& u, DenseMatrix& v) const {
@@ -22,9 +18,9 @@ void OpenMatrixProblem::linearise(DenseMatrix const& image, DenseMatrix& u, Dens
   auto const plan = image.leftCols(b_.size());
   u.colwise() += alpha_ * source_->slopes(plan.rowwise().sum());
   u.rowwise() += alpha_ * target_->slopes(plan.colwise().sum().transpose()).transpose();
-  if (marginals_ != GromovMarginals::unbalanced) return;
-  UnbalancedTerms const terms = terms_of(image);
-  u = (u.array() + terms.divergence) / terms.mass;
+  if (!is_unbalanced()) return;
+  if (!is_proximal_) u.array() += terms_of(image).divergence;
+  u /= plan.sum();
 }
 
 double OpenMatrixProblem::energy(DenseMatrix const& image) const {
@@ -49,14 +45,14 @@ UnbalancedTerms OpenMatrixProblem::terms_of(DenseMatrix const& image) const {
   UnbalancedTerms terms{plan.sum(), alpha_ * energy(image), 0};
   if (is_fused()) terms.value += (1 - alpha_) * plan.cwiseProduct(cost_).sum();
   terms.divergence = penalty_a_ * relative_entropy(row, a_) + penalty_b_ * relative_entropy(column, b_);
-  for (std::int64_t i = 0; i < plan.rows(); ++i)
+  for (std::int64_t i = 0; i < plan.rows() && eps_ > 0; ++i)
     for (std::int64_t j = 0; j < plan.cols(); ++j)
       if (plan(i, j) > 0) terms.divergence += eps_ * plan(i, j) * (std::log(plan(i, j)) - log_a(i) - log_b(j));
   return terms;
 }
 
 void OpenMatrixProblem::make_feasible(DenseMatrix& plan) const {
-  if (marginals_ == GromovMarginals::unbalanced) return;
+  if (is_unbalanced()) return;
   DenseVector row = plan.rowwise().sum();
   if (marginals_ == GromovMarginals::semirelaxed) {
     plan = plan * b_.unaryExpr([](double b) { return b > 0 ? 1.0 : 0.0; }).asDiagonal();
@@ -82,7 +78,7 @@ void OpenMatrixProblem::make_feasible(DenseMatrix& plan) const {
 }
 
 void OpenMatrixProblem::gradients(Gromov const& result, GromovGradients const& out) const {
-  refuse_weights(out, marginals_);
+  refuse_weights(out);
   MatrixProblem::gradients(result, out);
 }
 

@@ -16,15 +16,16 @@ class OpenMatrixProblem final : public MatrixProblem {
   void linearise(DenseMatrix const& image, DenseMatrix& u, DenseMatrix& v) const override;
   double curvature(DenseMatrix const& image) const override { return -alpha_ * energy(image); }
   UnbalancedTerms terms_of(DenseMatrix const& image) const override;
+  void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix&) const override {
+    u.colwise() += r;
+    u.rowwise() += c.transpose();
+  }
   void gradients(Gromov const& result, GromovGradients const& out) const override;
 
  private:
   double energy(DenseMatrix const& image) const;  // E
   GromovValue value_of(DenseMatrix image) const override;
   void make_feasible(DenseMatrix& plan) const override;
-
-  GromovMarginals marginals_;
-  double penalty_a_, penalty_b_, eps_;
 };
 
 }  // namespace monge

@@ -58,11 +58,7 @@ struct Centred {
 
 OpenPointProblem::OpenPointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
                                    GromovOptions const& options)
-    : PointProblem(backend, clouds, a, b, options),
-      marginals_(options.marginals),
-      penalty_a_(options.penalty_a),
-      penalty_b_(options.penalty_b),
-      eps_(options.eps) {
+    : PointProblem(backend, clouds, a, b, options) {
   if (target_.features.cols() > 0) {
     DenseVector const shift = target_.centre_of_features - source_.centre_of_features;
     target_.features.rowwise() += shift.transpose();
@@ -97,7 +93,7 @@ std::vector<StartingPoint> OpenPointProblem::starts(Backend const& backend, Grom
   // The image of the product plan, but for the cross moment.
   DenseMatrix const mean = first_b_.transpose() * target_values() / total_;
   DenseMatrix product = image_of(first_a_, first_b_, first_a_ * mean);
-  if (marginals_ == GromovMarginals::unbalanced) {
+  if (is_unbalanced()) {
     double const of_a = std::log(total_ / a_.sum()), of_b = std::log(total_ / b_.sum());
     product(d, 1) = total_ * ((penalty_a_ + eps_) * of_a + (penalty_b_ + eps_) * of_b - eps_ * std::log(total_));
   }
@@ -163,8 +159,7 @@ DenseMatrix OpenPointProblem::features_at_source(DenseMatrix const& points, Dens
                      4 * moved.cwiseProduct(x).rowwise().sum());
   own += (1 - alpha_) * features.rowwise().squaredNorm();
   own.array() += 2 * alpha_ * at.second(1, 1);
-  bool const unbalanced = marginals_ == GromovMarginals::unbalanced;
-  if (unbalanced) own.array() += image(2 + p + q, 1);
+  if (is_unbalanced() && !is_proximal_) own.array() += image(2 + p + q, 1);
   DenseMatrix u(x.rows(), 3 + k + features.cols());
   u.col(0) = 4 * alpha_ * at.mass * norms;
   if (puts_cross_at_source()) {
@@ -175,7 +170,7 @@ DenseMatrix OpenPointProblem::features_at_source(DenseMatrix const& points, Dens
   u.col(1 + k) = -own / (unit_ * unit_);
   u.col(2 + k).setConstant(unit_ * unit_);
   u.rightCols(features.cols()) = 2 * (1 - alpha_) * features;
-  if (unbalanced) u /= at.mass;
+  if (is_unbalanced()) u /= at.mass;
   return u;
 }
 
@@ -222,14 +217,15 @@ DenseMatrix OpenPointProblem::cross_moment(DenseMatrix const& image) const {
 DenseMatrix OpenPointProblem::image_of(Plan const& plan) const {
   DenseVector row, column;
   DenseMatrix image = value_of(plan, row, column).image;
-  if (marginals_ == GromovMarginals::unbalanced) {
+  if (is_unbalanced()) {
     auto const sum = [](DenseVector const& weights, std::vector<double> const& values) {
       double sum = 0;
       for (std::int64_t i = 0; i < weights.size(); ++i) sum += weights(i) > 0 ? weights(i) * values[to_size(i)] : 0;
       return sum;
     };
-    image(image.cols(), 1) = penalty_a_ * relative_entropy(row, a_) + penalty_b_ * relative_entropy(column, b_) +
-                             sum(row, plan.f()) + sum(column, plan.g()) - plan.transport_cost();
+    double& divergence = image(image.cols(), 1);
+    divergence = penalty_a_ * relative_entropy(row, a_) + penalty_b_ * relative_entropy(column, b_);
+    if (eps_ > 0) divergence += sum(row, plan.f()) + sum(column, plan.g()) - plan.transport_cost();
   }
   return image;
 }
@@ -269,11 +265,25 @@ DenseMatrix OpenPointProblem::scaled(DenseMatrix const& image, double factor) co
   return result;
 }
 
+void OpenPointProblem::add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const {
+  std::int64_t const first = 1 + std::min(source_.points.cols(), target_.points.cols());
+  u.col(first) -= r / (unit_ * unit_);
+  v.col(first + 1) -= c / u(0, first + 1);
+}
+
+void OpenPointProblem::source_features(Backend const& backend, Gromov const& result, MatrixView points,
+                                       MatrixView features, MutableMatrixView out) const {
+  if (is_unbalanced() && is_proximal_)
+    throw Error(ErrorCode::unsupported,
+                "source_features: the method is proximal and marginals are unbalanced; must be alternating");
+  PointProblem::source_features(backend, result, points, features, out);
+}
+
 void OpenPointProblem::gradients(Gromov const& result, GromovGradients const& out) const {
   GromovSide const &x = source_, &y = target_;
   std::int64_t const p = x.points.cols(), q = y.points.cols(), r = x.features.cols();
   check_gradients(out);
-  refuse_weights(out, marginals_);
+  refuse_weights(out);
   auto const products = [&](DenseMatrix const& values, bool transposed) {
     return result.plan ? product(*result.plan, values, transposed) : product(*result.exact, values, transposed);
   };

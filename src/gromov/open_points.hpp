@@ -25,8 +25,11 @@ class OpenPointProblem final : public PointProblem {
   GromovValue value_of(ExactPlan const& plan) const override;
   UnbalancedTerms terms_of(DenseMatrix const& image) const override;
   DenseMatrix scaled(DenseMatrix const& image, double factor) const override;
+  void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const override;
 
   void gradients(Gromov const& result, GromovGradients const& out) const override;
+  void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
+                       MutableMatrixView out) const override;
 
  private:
   double energy(DenseMatrix const& image) const;  // E
@@ -43,8 +46,6 @@ class OpenPointProblem final : public PointProblem {
   GromovValue value_of_image(DenseMatrix image) const;
 
   double unit_ = 1;  // A typical distance, by which all features have the unit of its square.
-  GromovMarginals marginals_;
-  double penalty_a_, penalty_b_, eps_;
 };
 
 }  // namespace monge

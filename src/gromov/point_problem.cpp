@@ -66,7 +66,8 @@ double squared_difference(GromovSide const& x, GromovSide const& y, double produ
 
 PointProblem::PointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
                            GromovOptions const& options)
-    : GromovProblem(backend, valid(clouds, backend.device()).x.rows(), clouds.y.rows(), a, b, options) {
+    : GromovProblem(backend, {valid(clouds, backend.device()).x.rows(), clouds.y.rows(), clouds.x.columns()}, a, b,
+                    options) {
   source_ = side_of(backend, "x", clouds.x, "s", clouds.s, first_a_);
   target_ = side_of(backend, "y", clouds.y, "t", clouds.t, first_b_);
   bool const fused = source_.features.cols() > 0;

@@ -613,7 +613,7 @@ def test_unbalanced_points_have_one_plan_beside_itself():
     "given, error, message",
     [
         (dict(metric="euclidean"), NotImplementedError, "metric: is 'euclidean'; must be 'sqeuclidean'"),
-        (dict(unbalanced=1.0), NotImplementedError, "reg: is 0 and marginals are unbalanced; must be > 0"),
+        (dict(unbalanced=1.0), NotImplementedError, "reg: is 0 and marginals are unbalanced; must be > 0, the entropy"),
         (dict(unbalanced=-1.0, reg=1.0), ValueError, "unbalanced: is -1; must be finite and >= 0"),
         (dict(unbalanced=1.0, penalty_a=1.0), ValueError, "unbalanced: is given with penalty_a, which is the same"),
         (dict(unbalanced=0, unbalanced_type="partial"), ValueError, "unbalanced: is 0; must be > 0 and at most 1"),
@@ -621,7 +621,7 @@ def test_unbalanced_points_have_one_plan_beside_itself():
         (
             dict(unbalanced=0.5, unbalanced_type="partial", reg=1.0),
             NotImplementedError,
-            "reg: is > 0 and marginals are",
+            "reg: is > 0 and marginals of points are partial",
         ),
         (dict(unbalanced=1.0, unbalanced_type="L2"), NotImplementedError, "unbalanced_type: is 'L2'; must be 'KL'"),
         (dict(reg_type="L2"), NotImplementedError, "reg_type: is 'L2'; must be 'entropy' or 'KL'"),

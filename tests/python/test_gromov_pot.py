@@ -128,8 +128,25 @@ def test_semirelaxed_plans():
                 theirs = quietly(getattr(ot.gromov, entropic), *M, c, d, p, loss, epsilon=epsilon, max_iter=9)
                 assert own == pytest.approx(theirs, **AS_POT)
     assert "u" not in log
-    with pytest.raises(NotImplementedError, match="G0: is 'kmeans'; must be 'product' or a plan"):
-        monge.semirelaxed_gromov_wasserstein(c, d, p, G0="kmeans")
+    with pytest.raises(ValueError, match="G0: is 'means'; did you mean 'kmeans'"):
+        monge.semirelaxed_gromov_wasserstein(c, d, p, G0="means")
+
+
+# Blocks of a matrix are the parts that every partition finds, so E is 0 at its start.
+@pytest.mark.parametrize("name", ["kmeans", "spectral", "fluid", "kmeans_soft", "random", "random_product"])
+def test_named_starts_of_semirelaxed_plans(name):
+    pytest.importorskip("networkx" if name == "fluid" else "sklearn")
+    small = np.array([[1.0, 0.1], [0.1, 0.8]])
+    large = np.kron(small, np.ones((6, 6)))
+    order = np.random.default_rng(3).permutation(12)
+    large = large[order][:, order]
+    for c, d in ((large, small), (small, large)):
+        value, log = monge.semirelaxed_gromov_wasserstein2(c, d, G0=name, random_state=1, log=True)
+        again = monge.semirelaxed_gromov_wasserstein2(c, d, G0=name, random_state=1)
+        assert value == again
+        np.testing.assert_allclose(log["T"].sum(1), 1 / len(c), rtol=1e-12)
+        if name in ("kmeans", "spectral"):
+            assert value < 1e-12
 
 
 def test_partial_plans():
@@ -148,6 +165,36 @@ def test_partial_plans():
             assert value <= theirs * (1 + 1e-4) + 1e-12
         whole = monge.partial_gromov_wasserstein2(c, d, p, q)
         assert whole == pytest.approx(monge.gromov_wasserstein2(c, d, p, q), rel=1e-3)  # The roots of 1e-8 and 1e-9.
+
+
+def test_entropic_partial_plans():
+    for kind in KINDS:
+        c, d, costs, *_ = problem(kind)
+        p, q = np.ones(20) / 20, np.ones(15) / 15  # POT's entropy is sum P log P.
+        size = (c**2).mean() + (d**2).mean()
+        given = dict(reg=0.5 * size, m=0.6)
+        plan = monge.entropic_partial_gromov_wasserstein(c, d, p, q, **given, tol=1e-9)
+        theirs = ot.gromov.entropic_partial_gromov_wasserstein(c, d, p, q, **given, numItermax=3000, tol=1e-12)
+        np.testing.assert_allclose(plan, theirs, atol=1e-8 * plan.max())
+        value, log = monge.entropic_partial_fused_gromov_wasserstein2(costs, c, d, p, q, **given, log=True)
+        plan = log["T"]
+        assert value == log["partial_fgw_dist"] == log["result"].value_linear + log["result"].value_quad
+        assert value == pytest.approx(0.5 * value_of(c, d, plan) + 0.5 * (costs * plan).sum(), rel=1e-6)
+        assert plan.sum() == pytest.approx(0.6, rel=1e-9)
+        assert log["result"].report.marginal_error < 1e-7
+
+
+def test_unbalanced_plans_without_entropy():
+    c, d, costs, p, q = problem("adjacency")
+    for more in ({}, dict(alpha=0.7, M=costs)):
+        *_, log = quietly(
+            monge.fused_unbalanced_gromov_wasserstein, c, d, p, q, reg_marginals=1.0, log=True, **more
+        )
+        assert log["result"].report.method == "proximal"
+        theirs = ot.gromov.fused_unbalanced_gromov_wasserstein2(
+            c, d, p, q, reg_marginals=1.0, **more, max_iter=300, max_iter_ot=2000
+        )
+        assert log["fugw_cost"] <= theirs * (1 + 1e-3)
 
 
 def test_unbalanced_plans():
@@ -281,10 +328,8 @@ def test_refusals(function, given, error, message):
 
 def test_what_declines():
     c = np.eye(3)
-    unbalanced = monge.fused_unbalanced_gromov_wasserstein
-    assert_named(unbalanced, dict(Cx=c, Cy=c), NotImplementedError, "epsilon: is 0; must be > 0")
     assert_named(
-        unbalanced,
+        monge.fused_unbalanced_gromov_wasserstein,
         dict(Cx=c, Cy=c, epsilon=1, divergence="l2"),
         NotImplementedError,
         "divergence: is 'l2'; must be 'kl'",

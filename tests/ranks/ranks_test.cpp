@@ -320,6 +320,38 @@ TEST(Ranks, ShareTransformsAndExactPlans) {
   EXPECT_GT(messages, 20);
 }
 
+TEST(Ranks, ShareGromovWasserstein) {
+  Problem const points = make_problem({.n = 60, .m = 50, .d = 3}),
+                matrices = make_problem({.n = 30, .m = 30, .d = 2, .costs = Costs::distances});
+  GromovClouds const clouds{.x = points.clouds().x, .y = points.clouds().y};
+  GromovMatrices spaces;
+  spaces.source = spaces.target = std::get<CostMatrix>(matrices.geometry()).cost;
+  using enum GromovMarginals;
+  for (auto const& options : {GromovOptions{}, GromovOptions{.eps = 1}, GromovOptions{.marginals = semirelaxed},
+                              GromovOptions{.eps = 1, .marginals = unbalanced, .penalty_a = 2, .penalty_b = 2},
+                              GromovOptions{.marginals = partial, .mass = 0.6}}) {
+    auto const numbers_of = [](Gromov const& found) {
+      Numbers all{found.report.value, found.report.lower_bound, found.report.stationarity};
+      append(all, found.cross_moment);
+      if (found.plan) append(all, found.plan->f());
+      if (found.exact) append(all, found.exact->values);
+      for (GromovStart const& start : found.report.starts) all.push_back(start.value);
+      return all;
+    };
+    expect_bits_of_one_rank(3,
+                            [&](Context const& context) { return numbers_of(solve_gromov(context, clouds, options)); });
+    expect_bits_of_one_rank(3,
+                            [&](Context const& context) { return numbers_of(solve_gromov(context, spaces, options)); });
+  }
+  // A progress function that stops on one rank stops all.
+  expect_bits_of_one_rank(2, [&](Context const& context) {
+    int calls = 0;
+    GromovOptions options;
+    options.progress = [&](GromovProgress const&) { return ++calls < 4; };
+    return Numbers{static_cast<double>(solve_gromov(context, clouds, options).report.iterations)};
+  });
+}
+
 TEST(Ranks, ComputeRegularizedPlansEach) {
   Problem const problem = make_problem({.n = 90, .m = 80, .d = 3, .costs = Costs::distances});
   expect_bits_of_one_rank(2, [&](Context const& context) {
