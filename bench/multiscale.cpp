@@ -1,12 +1,14 @@
 // Solves of many points in few dimensions, x uniform and y = u^1.5 in the cube, by one method:
 // `multiscale [cpu|cuda [METHOD [TOLERANCE [RUNS [N D BLUR]...]]]]`, a table on stdout. The cost is |x - y|^2 / 2 and
-// eps is blur^2. Each problem is solved RUNS times; the first and the median of the others are whole calls.
+// eps is blur^2. Each problem is solved RUNS times; the first and the median of the others are whole calls. "cpu s":
+// what all threads of the last run took together, which other work of the machine changes little.
 #include <fmt/format.h>
 #include <monge/monge.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <string_view>
 #include <vector>
 
@@ -37,18 +39,21 @@ void run(Context const& context, Case const& given, Method method, double tolera
   options.method = method;
   std::vector<double> times;
   Report report;
+  double processor = 0;
   for (int k = 0; k < runs; ++k) {
     Stopwatch const watch;
+    std::clock_t const before = std::clock();
     report = solve(context, clouds, options).report();
     times.push_back(watch.seconds());
+    processor = static_cast<double>(std::clock() - before) / CLOCKS_PER_SEC;
   }
   double const first = times.front();
   if (runs > 1) times.erase(times.begin());
   std::nth_element(times.begin(), times.begin() + std::ssize(times) / 2, times.end());
-  fmt::print("{}\t{}\t{}\t{}\t{}\t{:.4f}\t{:.4f}\t{:.4f}\t{:.4f}\t{}\t{:.3g}\t{:.3g}\t{:.1f}\t{}\n", given.n, given.d,
-             given.blur, name(method), tolerance, first, times[times.size() / 2], report.seconds.setup,
+  fmt::print("{}\t{}\t{}\t{}\t{}\t{:.4f}\t{:.4f}\t{:.4f}\t{:.4f}\t{}\t{:.3g}\t{:.3g}\t{:.1f}\t{}\t{:.3f}\n", given.n,
+             given.d, given.blur, name(method), tolerance, first, times[times.size() / 2], report.seconds.setup,
              report.seconds.certificate, report.iterations, report.marginal_error, report.left_out,
-             1e-6 * static_cast<double>(report.peak_bytes), name(report.status));
+             1e-6 * static_cast<double>(report.peak_bytes), name(report.status), processor);
   std::fflush(stdout);
 }
 
@@ -69,6 +74,6 @@ int main(int argc, char** argv) {
              (cuda ? devices().back() : devices().front()).name);
   fmt::print(
       "n\td\tblur\tmethod\ttolerance\tfirst s\tmedian s\tsetup s\tcertificates s\tsweeps\terror\tleft "
-      "out\tMB\tstatus\n");
+      "out\tMB\tstatus\tcpu s\n");
   for (Case const& one : cases) run(context, one, method, tolerance, runs);
 }

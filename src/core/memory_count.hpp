@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace monge {
@@ -27,6 +28,26 @@ class MemoryCount {
   std::mutex mutex_;
   std::int64_t held_ = 0;
   std::vector<std::int64_t*> peaks_;
+};
+
+/// Bytes that count while it lives.
+class CountedBytes {
+ public:
+  CountedBytes() = default;
+  CountedBytes(MemoryCount& count, std::int64_t bytes) : count_(&count), bytes_(bytes) { count.add(bytes); }
+  CountedBytes(CountedBytes&& other) noexcept : count_(other.count_), bytes_(std::exchange(other.bytes_, 0)) {}
+  CountedBytes& operator=(CountedBytes&& other) noexcept {
+    std::swap(count_, other.count_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  ~CountedBytes() {
+    if (bytes_ > 0) count_->subtract(bytes_);
+  }
+
+ private:
+  MemoryCount* count_ = nullptr;
+  std::int64_t bytes_ = 0;
 };
 
 /// The most bytes that there were since it was made.

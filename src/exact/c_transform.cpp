@@ -11,6 +11,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <optional>
 #include <utility>
 
 #include <monge/c_transform.hpp>
@@ -32,12 +33,25 @@ namespace {
 constexpr double kManyPairs = 1 << 22;
 constexpr std::int64_t kMostDimensions = 5;
 
-bool trees_serve(Backend const& backend, Geometry const& geometry) {
+/// The cost of points for which trees serve.
+std::optional<SearchCost> search_cost(Backend const& backend, Geometry const& geometry) {
   CostTerms const terms = terms_of(geometry);
   Shape const shape = shape_of(geometry);
-  return terms.function == CostFunction::sqeuclidean && !terms.has_labels() && shape.dimension <= kMostDimensions &&
-         static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= kManyPairs &&
-         backend.device().type == DeviceType::cpu && backend.ranks() == nullptr;
+  if (!terms.function || terms.has_labels() || shape.dimension > kMostDimensions ||
+      static_cast<double>(shape.rows) * static_cast<double>(shape.columns) < kManyPairs ||
+      backend.device().type != DeviceType::cpu || backend.ranks() != nullptr)
+    return {};
+  double const p = clouds_of(geometry).p;
+  switch (*terms.function) {
+    case CostFunction::sqeuclidean:
+      return SearchCost{terms.scale};
+    case CostFunction::euclidean:
+      return SearchCost{terms.scale, 2};
+    case CostFunction::p_norm:
+      return p > 1 && std::isfinite(p) ? std::optional(SearchCost{terms.scale, p}) : std::nullopt;
+    default:
+      return {};
+  }
 }
 
 double unit_of(double range) {
@@ -54,17 +68,16 @@ HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, M
   shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
   shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
   entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
-  if (!trees_serve(backend, geometry)) return;
+  std::optional<SearchCost> const cost = search_cost(backend, geometry);
+  if (!cost) return;
   PointCloud const& clouds = clouds_of(geometry);
   std::vector<double> const origin = centre_of("x", clouds.x, {});
-  points_[0].emplace(clouds.x, origin, clouds.scale, host_threads(backend));
-  points_[1].emplace(clouds.y, origin, clouds.scale, host_threads(backend));
+  points_[0].emplace(clouds.x, origin, *cost, host_threads(backend));
+  points_[1].emplace(clouds.y, origin, *cost, host_threads(backend));
   std::int64_t const d = clouds.x.columns();
   std::vector<double> box(to_size(box_size(d)));
   join_boxes(box.data(), points_[0]->box(), points_[1]->box(), d);
-  double square = 0;
-  for (std::int64_t k = 0; k < d; ++k) square += 4 * box[to_size(d + k)] * box[to_size(d + k)];
-  largest_cost_ = clouds.scale * square;
+  largest_cost_ = (*cost)(d, [&](std::int64_t k) { return 2 * box[to_size(d + k)]; });
 }
 
 std::vector<double> HardTransform::nearest(Side side, std::vector<double> potential, MutableIndexView indices) {

@@ -2,28 +2,28 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/numbers.hpp"
 #include "core/parallel.hpp"
 
 namespace monge {
 
-TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate const& coordinate)
+TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate)
     : tree_(size),
       dimension_(dimension),
-      values_(to_size(box_size(dimension) * tree_.nodes())),
-      within_(to_size(size * dimension)) {
+      coordinate_(std::move(coordinate)),
+      values_(to_size(box_size(dimension) * tree_.nodes())) {
   for (std::int64_t tile = 0; tile < tree_.tiles(); ++tile) {
     std::int64_t const begin = tree_.first_point(0, tile), end = tree_.first_point(0, tile + 1);
     for (std::int64_t k = 0; k < dimension; ++k) {
-      double least = coordinate(begin, k), most = least;
-      for (std::int64_t place = begin; place < end; ++place) {
-        double const value = within_[to_size(place * dimension + k)] = coordinate(place, k);
+      double least = coordinate_(begin, k), most = least;
+      for (std::int64_t place = begin + 1; place < end; ++place) {
+        double const value = coordinate_(place, k);
         least = std::min(least, value);
         most = std::max(most, value);
       }
       set_box(at(tile), dimension, k, least, most);
-      for (std::int64_t place = begin; place < end; ++place) within_[to_size(place * dimension + k)] -= at(tile)[k];
     }
   }
   for (int height = 1; height < tree_.heights(); ++height) {
@@ -47,7 +47,7 @@ TileModels::TileModels(TileBoxes const& boxes, std::span<double const> values, s
       std::int64_t const first = tree.first_point(0, tile), count = tree.first_point(0, tile + 1) - first;
       auto const read = [&](std::int64_t p, double* point) -> ModelPoint {
         std::size_t const place = to_size(first + p);
-        for (std::int64_t k = 0; k < d; ++k) point[k] = unit * boxes.within(first + p)[k];
+        for (std::int64_t k = 0; k < d; ++k) point[k] = unit * (boxes.coordinate(first + p, k) - boxes.of(tile)[k]);
         return {values[place], weights.empty() ? 1.0 : weights[place]};
       };
       fit_model(at(tile), d, count, read, scratch.data());
@@ -80,13 +80,17 @@ int for_ranges(TileTree const& tree, int threads, Work const& work) {
   return ranges;
 }
 
-/// Appends the lists of consecutive ranges of rows.
-TileList chained(std::span<TileList const> parts) {
+/// Appends the lists of consecutive ranges of rows, and clears them.
+TileList chained(std::span<TileList> parts) {
   TileList all;
-  for (TileList const& part : parts) {
+  std::size_t size = 0;
+  for (TileList const& part : parts) size += part.tile.size();
+  all.tile.reserve(size);
+  for (TileList& part : parts) {
     std::int64_t const before = all.begin.back();
     for (std::size_t k = 1; k < part.begin.size(); ++k) all.begin.push_back(before + part.begin[k]);
     all.tile.insert(all.tile.end(), part.tile.begin(), part.tile.end());
+    part = {};
   }
   return all;
 }
@@ -258,7 +262,7 @@ TileList transposed(TileList const& list, std::int64_t tiles) {
 TileList joined(TileList const& first, TileList const& second) {
   TileList result;
   result.begin.reserve(first.begin.size());
-  result.tile.reserve(std::max(first.tile.size(), second.tile.size()));
+  result.tile.reserve(first.tile.size() + second.tile.size());  // Memory that is never written takes no room.
   for (std::int64_t row = 0; row < first.tiles(); ++row) {
     std::ranges::set_union(first.of(row), second.of(row), std::back_inserter(result.tile));
     result.begin.push_back(static_cast<std::int64_t>(result.tile.size()));

@@ -17,21 +17,23 @@ class TileBoxes {
  public:
   /// Coordinate k of the point at a place.
   using Coordinate = std::function<double(std::int64_t place, std::int64_t k)>;
-  TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate const& coordinate);
+  /// Keeps `coordinate`.
+  TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate);
 
   TileTree const& tree() const { return tree_; }
   std::int64_t dimension() const { return dimension_; }
   /// The numbers of a node's box (box_size()).
   double const* of(std::int64_t node) const { return values_.data() + box_size(dimension_) * node; }
-  /// Coordinates of a point less the middle of its tile.
-  double const* within(std::int64_t place) const { return within_.data() + place * dimension_; }
+  /// Coordinate k of the point at a place.
+  double coordinate(std::int64_t place, std::int64_t k) const { return coordinate_(place, k); }
 
  private:
   double* at(std::int64_t node) { return values_.data() + box_size(dimension_) * node; }
 
   TileTree tree_;
   std::int64_t dimension_;
-  std::vector<double> values_, within_;
+  Coordinate coordinate_;
+  std::vector<double> values_;
 };
 
 /// Affine models that lie above a potential, one for each node.

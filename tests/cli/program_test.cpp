@@ -308,6 +308,35 @@ TEST_F(SolveProgram, ARelativeEpsIsAShareOfTheMeanCost) {
   EXPECT_EQ(read_array("f", path("result/f.npy")).values, f.values);
 }
 
+// All outputs of a plan that lacks pairs, beside those of one that has all.
+TEST_F(SolveProgram, LeavesPairsOut) {
+  std::int64_t const n = 2300, m = 2100;
+  points("x.npy", n, 2, 1);
+  points("y.npy", m, 2, 2);
+  std::vector<double> values[2][4];
+  for (int const all : {0, 1}) {
+    Outcome const outcome =
+        solve({"--eps", "0.0025", "--method", all == 1 ? "newton" : "multiscale", "--gradients", "--hvp", path("x.npy"),
+               "--top-k", "2", "--sample", "500", "--threshold", "1e-6", "--plan"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(outcome.out.find("left out        at most ") != std::string::npos, all == 0) << outcome.out;
+    EXPECT_EQ(report()["left_out"] > 0, all == 0);
+    int k = 0;
+    for (auto const name : {"plan.npy", "topk_values.npy", "grad_x.npy", "hvp.npy"})
+      values[all][k++] = numbers("result/" + std::string(name));
+  }
+  // Plans of errors of 1e-6; rows have 1 / n of the mass.
+  for (int k = 0; k < 4; ++k) {
+    ASSERT_EQ(values[0][k].size(), values[1][k].size());
+    for (std::size_t e = 0; e < values[0][k].size(); ++e)
+      ASSERT_NEAR(values[0][k][e], values[1][k][e], 2e-3 / n) << k << ", " << e;
+  }
+  ASSERT_EQ(solve({"--eps", "0.0025", "--method", "multiscale", "--sample", "500", "--plan"}).code, 0);
+  std::vector<double> const plan = numbers("result/plan.npy");
+  std::vector<std::int64_t> const pairs = indices("result/pairs.npy", "(500, 2)");
+  for (std::size_t k = 0; k < pairs.size(); k += 2) EXPECT_GT(plan[pairs[k] * m + pairs[k + 1]], 0);
+}
+
 TEST_F(SolveProgram, WritesDerivatives) {
   Array const x = read_array("x", path("x.npy"));
   std::int64_t const n = x.rows(), d = x.columns();

@@ -82,7 +82,8 @@ TEST_P(Multiscale, converges_with_a_certificate_that_holds) {
   for (Given const& given :
        {Given{CloudKind::cube, 2, 0.05}, Given{CloudKind::cube, 3, 0.1}, Given{CloudKind::cube, 1, 0.02},
         Given{CloudKind::cube, 2, 0.05, Weights::with_zeros}, Given{CloudKind::clusters, 3, 0.05, Weights::skewed},
-        Given{CloudKind::clusters, 3, 0.03}, Given{CloudKind::tails, 3, 0.1}, Given{CloudKind::tails, 3, 0.03}}) {
+        Given{CloudKind::clusters, 3, 0.03}, Given{CloudKind::clusters, 3, 0.01}, Given{CloudKind::tails, 3, 0.1},
+        Given{CloudKind::tails, 3, 0.03}, Given{CloudKind::tails, 3, 0.01}}) {
     SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(given.kind) << ", d " << given.d << ", blur "
                                     << given.blur << ", weights " << static_cast<int>(given.weights));
     Problem const problem = cloud_problem(given.kind, given.d, given.weights);

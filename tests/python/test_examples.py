@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +40,11 @@ SHOWS = {
     "embeddings": lambda v: (
         v["stay"][0] > 0.99 and v["copies"][0] > 0.99 and v["copies"][-1] < 0.1 and 0.5 < v["stay"][-1] < 0.9
     ),
+    "every_colour": lambda v: (
+        v["result"].converged
+        and np.abs(v["painted"].mean((0, 1)) - v["flower"].mean((0, 1)) / 255).max() < 0.02
+        and v["a"].sum() == len(v["place"]) == v["china"].shape[0] * v["china"].shape[1]
+    ),
     # Each pixel is used once, and the permuted flower is closer to the temple than the flower itself.
     "every_pixel_once": lambda v: (
         (np.sort(v["goal"]) == range(54 * 80)).all()
@@ -53,6 +59,13 @@ SHOWS = {
         and (np.diff(v["lower"]) >= 0).all()
         and v["result"].starts[0].value > 1.001 * v["result"].value
     ),
+    # The flow finds what rests and what drives, and a start from the frame before saves sweeps.
+    "lidar_frames": lambda v: (
+        v["result"].converged
+        and np.max(v["error"], axis=0)[1] < 0.05
+        and np.linalg.norm(v["motion"][v["drives"]], axis=1).mean() > 0.5 > np.max(v["error"], axis=0)[0]
+        and max(v["passes"]["warm"]) < min(v["passes"]["cold"])
+    ),
     "labelled_distance": lambda v: (
         np.allclose(v["table"], v["table"].T, rtol=1e-2) and (v["table"].argmin(1) == range(4)).all()
     ),
@@ -63,6 +76,11 @@ SHOWS = {
             == (title == "points and classes")
         )
         for title, path in v["paths"].items()
+    ),
+    # Smaller blurs serve more equally than the nearest sites do.
+    "many_cells": lambda v: (
+        v["off"][-1] < v["off"][0] / 2 < 0.1
+        and v["off"][-1] < abs(np.bincount(v["nearest"], v["density"], v["sites"]) * v["sites"] - 1).mean() / 10
     ),
     # The same bits, and a ring: all of its points about as far from its middle.
     "many_problems": lambda v: (
@@ -123,7 +141,14 @@ SHOWS = {
         and v["same_layer"]["both"] > 0.1 + max(v["same_layer"]["genes"], v["same_layer"]["positions"])
     ),
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
+    "two_scans": lambda v: v["angles"][-1] < 2 < 20 < v["angles"][0],
     "tutorial": lambda v: v["result"].converged and v["divergence"].value < 0.02,
+}
+SIZES = {  # Arguments for sizes of a test.
+    "every_colour": ["4"],
+    "lidar_frames": ["20", "360", "4"],
+    "many_cells": ["120", "300"],
+    "two_scans": ["4000"],
 }
 LISTINGS = {"quickstart", "tutorial"}  # Of documents; they have no pictures.
 WITH_FRAMEWORKS = {
@@ -145,6 +170,7 @@ def test_each_example_is_here():
 @pytest.mark.parametrize("name", SHOWS)
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, *SIZES.get(name, [])])
     values = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
     pyplot.close("all")
     assert name in LISTINGS or (tmp_path / f"{name}.png").stat().st_size > 5000

@@ -32,6 +32,53 @@ def test_products_and_entries_are_in_the_order_of_the_caller(dense):
     assert result.potentials[0].shape == (len(X),)
 
 
+# Both plans have errors of 1e-6; entries, rows and gradients differ by that times few numbers, each row is 1 / n of the
+# mass.
+CALLS = {
+    "topk": lambda r: r.topk(3)[1],
+    "sparse": lambda r: r.sparse(1e-6).toarray(),
+    "marginals": lambda r: r.marginal_a,
+    "hadamard": lambda r: r.apply_hadamard(X, Y, np.ones(len(Y))),
+    "gram": lambda r: r.apply_gram(np.ones(len(X)), Y[:, 0]),
+    "transform": lambda r: r.transform() / len(X),
+    "new points": lambda r: r.transform(X[:7] + 0.01) / len(X),
+    "gradients by points": lambda r: r.gradients().x,
+    "gradients by weights": lambda r: r.gradients().a / len(X),
+    "Hessian products": lambda r: r.hessian_product(np.sin(9 * X))[0],
+}
+
+
+@pytest.fixture(scope="module")
+def weighted():
+    a, b = RANDOM.random(len(X)), RANDOM.random(len(Y))
+    a[::17] = b[::5] = 0
+    given = {"reg": REG, "tol": 1e-6}
+    return [monge.solve_sample(X, Y, a / a.sum(), b / b.sum(), method=m, **given) for m in ("multiscale", "newton")]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_each_call_of_a_result(weighted, call):
+    found, expected = (CALLS[call](result) for result in weighted)
+    assert found.shape == expected.shape
+    np.testing.assert_allclose(found, expected, atol=2e-3 / len(X), rtol=0)
+
+
+def test_draws_have_entries(weighted):
+    plan, (rows, columns) = weighted[0].plan, weighted[0].sample(3000, seed=1)
+    assert (plan[rows, columns] > 0).all()
+    assert abs(np.mean(X[rows, 0] * Y[columns, 1]) - (X[:, 0] @ plan @ Y[:, 1]) / plan.sum()) <= 5 / np.sqrt(3000)
+
+
+@pytest.mark.parametrize("unbalanced", [0.1, (0.05, np.inf)])
+def test_unbalanced(unbalanced):
+    results = [
+        monge.solve_sample(X, Y, reg=REG, tol=1e-6, unbalanced=unbalanced, method=m) for m in ("multiscale", "newton")
+    ]
+    assert results[0].report.left_out > 0 == results[1].report.left_out
+    assert abs(results[0].value - results[1].value) <= 1e-7
+    np.testing.assert_allclose(*(r.gradients().x for r in results), atol=1e-3 / len(X))
+
+
 def test_solver():
     solver = monge.Solver(REG, method="multiscale", tol=TOL)
     first, second = solver.solve_sample(X, Y), solver.solve_sample(X, Y)
@@ -55,7 +102,9 @@ def test_samples_loss():
     assert abs(loss.item() - whole.item()) <= 1e-7
     gradients = [torch.autograd.grad(value, x)[0] for value in (loss, whole)]
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-4 / len(X))
-    losses = [SamplesLoss(blur=0.05, tol=1e-6, method=method)(x, torch.tensor(Y)) for method in ("multiscale", "newton")]
+    losses = [
+        SamplesLoss(blur=0.05, tol=1e-6, method=method)(x, torch.tensor(Y)) for method in ("multiscale", "newton")
+    ]
     assert abs(losses[0].item() - losses[1].item()) <= 1e-7
     gradients = [torch.autograd.grad(value, x)[0] for value in losses]
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-3 / len(X))

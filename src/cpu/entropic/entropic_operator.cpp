@@ -132,12 +132,13 @@ void EntropicOperator<T>::take_tiles(Sweep const& sweep) {
   UpdateRule const rule = this->rule(Side::rows, sweep);
   std::vector<double> const& weight = data_.weight(Side::rows);
   std::span<double const> const shift = data_.costs->shift(Side::rows);
+  tiles_ = {};  // Before the memory of the next ones is taken.
   tiles_ = sweep_tiles(data_, sweep.eps, workers_, [&](std::int64_t i, double old, double plus) {
     if (sweep.symmetric || weight[to_size(i)] == 0) return old;
     return rule.next(old, plus, shift[to_size(i)]);
   });
-  if (is_self()) upper_ = upper_panels<T>(tiles_.panels[0]);
-  stripes_.use(is_self() ? upper_ : tiles_.panels[0]);
+  if (is_self()) tiles_.rows = CountedList(upper_tiles(*tiles_.rows));
+  stripes_.use(*tiles_.rows);
   has_new_tiles_ = true;
   tiles_eps_ = sweep.eps;
   sweeps_of_tiles_ = 0;
@@ -303,9 +304,10 @@ template <class T>
 Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
   std::vector<double> left_out[2];
   if (data_.ordering) {
+    tiles_ = {};
     tiles_ = plan_tiles(data_, eps, workers_);
     tiles_eps_ = 0;
-    stripes_.use(tiles_.panels[0]);
+    stripes_.use(*tiles_.rows);
     for (Side const side : kSides) {
       std::vector<double>& of_side = left_out[static_cast<int>(side)];
       std::ranges::transform(tiles_.left_out[static_cast<int>(side)], data_.weight(side), std::back_inserter(of_side),
@@ -313,6 +315,7 @@ Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vecto
     }
   }
   PlanSums const sums = plan_sums(data_, eps, stripes_, logits_, column_sums_);
+  tiles_ = {};
   if (row_marginal != nullptr) on_host(*row_marginal).values() = sums.row;
   if (column_marginal != nullptr) on_host(*column_marginal).values() = sums.column;
   auto const values = [&](Side side, std::vector<double> const& marginal) {

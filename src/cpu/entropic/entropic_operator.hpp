@@ -59,8 +59,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   double log_mass_ratio_;  // log_mass_ratio() of the weights.
   LastSweep last_;
   SweepErrors errors_;
-  PlanTiles tiles_;             // Tiles of the present passes of an ordered problem,
-  TileList upper_;              // and the upper triangle of them for a self problem.
+  PlanTiles tiles_;  // Tiles of the present passes of an ordered problem; a self problem sweeps the upper ones.
   bool has_new_tiles_ = false;  // Whether the next sweep is the first over these tiles.
   double tiles_eps_ = 0;        // The eps of sweeps over tiles_; 0: the tiles are of other passes.
   int sweeps_of_tiles_ = 0;

@@ -19,16 +19,15 @@ std::int64_t tiles_nearby(std::int64_t dimension) {
 /// -eps log sum_j weight_j exp((potential_j - C'_ij) / eps) over the listed tiles, for all points i of `side`. Never
 /// below the sum over all.
 template <class T>
-std::vector<double> softmin_over(TileList tiles, PlanData<T> const& data, Side side, HostVector const& potential,
+std::vector<double> softmin_over(TileList const& tiles, PlanData<T> const& data, Side side, HostVector const& potential,
                                  double eps, Workers const& workers) {
   std::int64_t const n = data.costs->size(side), m = data.costs->size(opposite(side));
   Logits<T> logits(m);
   logits.set(data, opposite(side), potential, eps);
-  TileList const panels = panels_of<T>(std::move(tiles), m);
-  double const pairs = static_cast<double>(panels.tile.size()) * kPanel<T>;  // For each row of a tile.
+  double const pairs = static_cast<double>(tiles.tile.size() * kTilePoints);  // For each row of a tile.
   Team const team(workers, kTilePoints, static_cast<std::int64_t>(pairs));
   Stripes<T> stripes(*data.costs, side, team, 0, PassOver::listed);
-  stripes.use(panels);
+  stripes.use(tiles);
   std::vector<double> result(to_size(n));
   stripes.for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
     for (std::int64_t r = 0; r < count; ++r)
@@ -69,8 +68,8 @@ struct Needed {
     SideModels const of_other(ordering, opposite(side), eps, workers.threads);
     TileModels const columns = of_other(other.values(), data.weight(opposite(side)));
     std::int64_t const count = tiles_nearby(ordering.of(side).boxes.dimension());
-    TileList near = nearest(of_side(own.values(), {}), columns, count, workers.threads);
-    transform = softmin_over(std::move(near), data, side, other, eps, workers);
+    TileList const near = nearest(of_side(own.values(), {}), columns, count, workers.threads);
+    transform = softmin_over(near, data, side, other, eps, workers);
     found = reach(of_side(transform, {}), columns, ordering.share, workers.threads);
   }
 
@@ -82,21 +81,19 @@ struct Needed {
 
 template <class T>
 OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points) {
-  return {std::move(order), TileBoxes(points.size, points.dimension, [&](std::int64_t place, std::int64_t k) -> double {
-            return points.coordinate(place, k);
-          })};
+  return {std::move(order),
+          TileBoxes(points.size, points.dimension,
+                    [&points](std::int64_t place, std::int64_t k) -> double { return points.coordinate(place, k); })};
 }
 
 namespace {
 
-/// The tiles that either side needs.
-template <class T>
-PlanTiles joint_tiles(PlanData<T> const& data, TileReach rows, TileReach const& columns) {
-  PlanTiles tiles;
-  TileList joint = joined(rows.list, transposed(columns.list, rows.list.tiles()));
-  tiles.panels[1] = panels_of<T>(transposed(joint, columns.list.tiles()), data.costs->size(Side::rows));
-  tiles.panels[0] = panels_of<T>(std::move(joint), data.costs->size(Side::columns));
-  return tiles;
+/// The tiles that either side needs, for the rows.
+CountedList joint_tiles(TileList of_rows, TileList of_columns) {
+  CountedList const rows(std::move(of_rows));
+  CountedList columns(std::move(of_columns));
+  columns = CountedList(transposed(*columns, (*rows).tiles()));
+  return CountedList(joined(*rows, *columns));
 }
 
 }  // namespace
@@ -113,9 +110,8 @@ PlanTiles plan_tiles(PlanData<T> const& data, double eps, Workers const& workers
       left_out[static_cast<int>(side)].push_back(needed.found.left_out[i / to_size(kTilePoints)] *
                                                  std::exp((potential[i] - needed.transform[i]) / eps));
   }
-  PlanTiles tiles = joint_tiles(data, std::move(rows.found), columns.found);
-  for (Side const side : kSides) tiles.left_out[static_cast<int>(side)] = std::move(left_out[static_cast<int>(side)]);
-  return tiles;
+  return {joint_tiles(std::move(rows.found.list), std::move(columns.found.list)),
+          {std::move(left_out[0]), std::move(left_out[1])}};
 }
 
 template <class T>
@@ -124,25 +120,21 @@ PlanTiles sweep_tiles(PlanData<T> const& data, double eps, Workers const& worker
   Needed<T> rows(data, Side::rows, f, g, eps, workers);
   HostVector used = f;
   for (std::int64_t i = 0; i < used.size(); ++i) used[i] = next(i, f[i], rows.transform[to_size(i)]);
-  Needed<T> const columns(data, Side::columns, g, used, eps, workers);
-  return joint_tiles(data, std::move(rows.found), columns.found);
+  Needed<T> columns(data, Side::columns, g, used, eps, workers);
+  return {joint_tiles(std::move(rows.found.list), std::move(columns.found.list)), {}};
 }
 
 template <class T>
-PlanTiles transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers) {
+CountedList transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers) {
   Needed<T> rows(data, side, data.potential(side), data.potential(opposite(side)), eps, workers);
-  PlanTiles tiles;
-  tiles.panels[static_cast<int>(side)] = panels_of<T>(std::move(rows.found.list), data.costs->size(opposite(side)));
-  return tiles;
+  return CountedList(std::move(rows.found.list));
 }
 
-template <class T>
-TileList upper_panels(TileList const& panels) {
-  constexpr std::int64_t kPanels = kTilePoints / kPanel<T>;
+TileList upper_tiles(TileList const& tiles) {
   TileList upper;
-  for (std::int64_t row = 0; row < panels.tiles(); ++row) {
-    std::span<std::int32_t const> const all = panels.of(row);
-    auto const first = std::ranges::lower_bound(all, row * kPanels);
+  for (std::int64_t row = 0; row < tiles.tiles(); ++row) {
+    std::span<std::int32_t const> const all = tiles.of(row);
+    auto const first = std::ranges::lower_bound(all, row);
     upper.tile.insert(upper.tile.end(), first, all.end());
     upper.begin.push_back(static_cast<std::int64_t>(upper.tile.size()));
   }
@@ -153,8 +145,7 @@ TileList upper_panels(TileList const& panels) {
   template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&);     \
   template PlanTiles plan_tiles(PlanData<T> const&, double, Workers const&);                        \
   template PlanTiles sweep_tiles(PlanData<T> const&, double, Workers const&, NextPotential const&); \
-  template PlanTiles transform_tiles(PlanData<T> const&, Side, double, Workers const&);             \
-  template TileList upper_panels<T>(TileList const&);
+  template CountedList transform_tiles(PlanData<T> const&, Side, double, Workers const&);
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

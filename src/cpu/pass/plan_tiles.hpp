@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "cpu/pass/plan_data.hpp"
+#include "cpu/runtime/memory.hpp"
 #include "cpu/runtime/threads.hpp"
 #include "geometry/tile_bounds.hpp"
 
@@ -16,6 +18,7 @@ struct OrderedSide {
   std::shared_ptr<PointOrder const> order;
   TileBoxes boxes;
 };
+/// `points` outlives the result.
 template <class T>
 OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points);
 
@@ -32,9 +35,22 @@ inline PointOrders orders_of(std::shared_ptr<Ordering const> const& ordering) {
   return {{ordering->side[0]->order, ordering->side[1]->order}};
 }
 
+/// A list of tiles whose bytes count.
+class CountedList {
+ public:
+  CountedList() = default;
+  explicit CountedList(TileList list)
+      : list_(std::move(list)), bytes_(memory(), std::ssize(list_.tile) * std::int64_t{sizeof(std::int32_t)}) {}
+  TileList const& operator*() const { return list_; }
+
+ private:
+  TileList list_;
+  CountedBytes bytes_;
+};
+
 /// The tiles that passes over a plan at (f', g') and eps take.
 struct PlanTiles {
-  TileList panels[2];               // Panels of the other side, for stripes whose rows are points of the side.
+  CountedList rows;                 // Tiles of the columns for each tile of the rows.
   std::vector<double> left_out[2];  // For each point an upper bound of sum_j b_j exp((f'_i + g'_j - C'_ij) / eps) of
                                     // the pairs that are left out.
 };
@@ -48,12 +64,11 @@ PlanTiles plan_tiles(PlanData<T> const& data, double eps, Workers const& workers
 /// The same for a sweep that begins with the rows, without left_out.
 template <class T>
 PlanTiles sweep_tiles(PlanData<T> const& data, double eps, Workers const& workers, NextPotential const& next);
-/// The same for the rows of one side alone: the potential of this side is not known.
+/// For each tile of one side the tiles of the other that its transform needs: the potential of this side is not known.
 template <class T>
-PlanTiles transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers);
+CountedList transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers);
 
-/// The panels of a self problem on the diagonal and above.
-template <class T>
-TileList upper_panels(TileList const& panels);
+/// The tiles of a self problem on the diagonal and above.
+TileList upper_tiles(TileList const& tiles);
 
 }  // namespace monge::cpu

@@ -63,22 +63,6 @@ void Workspace<T>::reserve(std::int64_t rows, std::int64_t columns) {
 }
 
 template <class T>
-TileList panels_of(TileList tiles, std::int64_t columns) {
-  constexpr std::int64_t kPanels = kTilePoints / kPanel<T>;
-  if constexpr (kPanels == 1) return tiles;
-  std::int64_t const panels = padded_to_panel<T>(columns) / kPanel<T>;
-  TileList result;
-  for (std::int64_t row = 0; row < tiles.tiles(); ++row) {
-    for (std::int32_t const tile : tiles.of(row)) {
-      for (std::int64_t panel = tile * kPanels; panel < std::min((tile + 1) * kPanels, panels); ++panel)
-        result.tile.push_back(static_cast<std::int32_t>(panel));
-    }
-    result.begin.push_back(static_cast<std::int64_t>(result.tile.size()));
-  }
-  return result;
-}
-
-template <class T>
 Stripes<T>::Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, PassOver over)
     : source_(costs.scores(rows)),
       rows_(costs.size(rows)),
@@ -98,17 +82,15 @@ Stripes<T>::Stripes(Costs<T> const& costs, Side rows, Team const& team, double c
 }
 
 template <class T>
-void Stripes<T>::use(TileList const& panels) {
-  panels_ = &panels;
-  std::int64_t const stripes = panels.tiles();
+void Stripes<T>::use(TileList const& tiles) {
+  tiles_ = &tiles;
+  std::int64_t const stripes = tiles.tiles();
   std::int64_t longest = 0;
-  for (std::int64_t stripe = 0; stripe < stripes; ++stripe) longest = std::max(longest, std::ssize(panels.of(stripe)));
-  for (Workspace<T>& work : workspaces_) work.reserve(height_, longest * kPanel<T>);
+  for (std::int64_t stripe = 0; stripe < stripes; ++stripe) longest = std::max(longest, std::ssize(tiles.of(stripe)));
+  for (Workspace<T>& work : workspaces_) work.reserve(height_, longest * kTilePoints);
   // A stripe takes some time even where its list is short.
-  constexpr std::int64_t kPanelsOfStripe = 4;
-  auto const work_before = [&](std::int64_t stripe) {
-    return panels.begin[to_size(stripe)] + stripe * kPanelsOfStripe;
-  };
+  constexpr std::int64_t kTilesOfStripe = 4;
+  auto const work_before = [&](std::int64_t stripe) { return tiles.begin[to_size(stripe)] + stripe * kTilesOfStripe; };
   edges_.assign(to_size(team_.size) + 1, stripes);
   std::int64_t stripe = 0;
   for (int thread = 0; thread < team_.size; ++thread) {
@@ -132,13 +114,27 @@ void Stripes<T>::reserve_scratch(std::int64_t dimension) {
   for (Workspace<T>& work : workspaces_) work.row_scratch.at_least(height_ * dimension);
 }
 
+/// The panels of listed tiles.
+template <class T>
+std::span<std::int32_t const> Stripes<T>::panels_of(std::span<std::int32_t const> tiles, Workspace<T>& work) const {
+  constexpr std::int32_t kPanels = kTilePoints / kPanel<T>;
+  if constexpr (kPanels == 1) return tiles;
+  std::int64_t const end = padded_to_panel<T>(columns_) / kPanel<T>;
+  work.panels.clear();
+  for (std::int32_t const tile : tiles) {
+    for (std::int32_t panel = tile * kPanels; panel < std::min<std::int64_t>((tile + 1) * kPanels, end); ++panel)
+      work.panels.push_back(panel);
+  }
+  return work.panels;
+}
+
 template <class T>
 void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first,
                               std::int64_t count, Workspace<T>& work) const {
   bool const makes_scores = keeps(options) && !scores_ready_;  // Kernels store scores only in passes without bounds.
-  bool const is_listed = panels_ != nullptr;
+  bool const is_listed = tiles_ != nullptr;
   std::span<std::int32_t const> const panels =
-      is_listed ? panels_->of(first / height_) : std::span<std::int32_t const>();
+      is_listed ? panels_of(tiles_->of(first / height_), work) : std::span<std::int32_t const>();
   work.args = {
       .source = source_,
       .panels = is_listed ? panels.data() : nullptr,
@@ -294,7 +290,6 @@ HostVector completed_potential(PlanData<T> const& data, Side side, double eps, W
 #define MONGE_INSTANTIATE(T)                                                                                          \
   template struct Workspace<T>;                                                                                       \
   template class Stripes<T>;                                                                                          \
-  template TileList panels_of<T>(TileList, std::int64_t);                                                             \
   template class ColumnSums<T>;                                                                                       \
   template PlanSums plan_sums(PlanData<T> const&, double, Stripes<T>&, Logits<T>&, ColumnSums<T>&);                   \
   template std::vector<double> softmin_at(PlanData<T> const&, Side, std::span<std::int64_t const>, HostVector const&, \

@@ -31,7 +31,8 @@ struct Workspace {
 
   Buffer<T> stripe, row_scratch;
   std::vector<double> block_scale, row_max, row_sum, row_moment;
-  double offset = 0;  // Offset of the logits; not part of row_max.
+  std::vector<std::int32_t> panels;  // Of the stripe, where a tile is several.
+  double offset = 0;                 // Offset of the logits; not part of row_max.
   StripeArgs<T> args{};
 };
 
@@ -69,10 +70,6 @@ PassItems of_threads(std::vector<V>& items) {
   return {PassItems::Of::threads, reinterpret_cast<std::byte*>(items.data()), sizeof(V), sizeof(V)};
 }
 
-/// The same lists with panels of columns in the place of tiles of columns.
-template <class T>
-TileList panels_of(TileList tiles, std::int64_t columns);
-
 /// The pairs that passes of stripes are over.
 enum class PassOver { all, all_or_upper, listed };
 
@@ -82,12 +79,12 @@ class Stripes {
  public:
   /// `costs` must outlive this object. If the scores fit in `cache_bytes` and reading them is cheaper, the first pass
   /// with PassOptions::keep, which then ignores bounds, stores them. With `all_or_upper`, passes may be over the
-  /// upper triangle, and scores are kept for these passes only. With `listed`, passes are over the panels that use()
+  /// upper triangle, and scores are kept for these passes only. With `listed`, passes are over the tiles that use()
   /// has given, and no scores are kept.
   Stripes(Costs<T> const& costs, Side rows, Team const& team, double cache_bytes, PassOver over = PassOver::all);
 
-  /// The panels of the columns for each tile of rows, which must outlive the passes. The threads share them equally.
-  void use(TileList const& panels);
+  /// The tiles of the columns for each tile of rows, which must outlive the passes. The threads share them equally.
+  void use(TileList const& tiles);
 
   /// Bytes of kept scores, stored or not yet.
   double kept_bytes() const { return kept_bytes_; }
@@ -131,7 +128,7 @@ class Stripes {
  private:
   /// The first row of a thread of the team, and the number of rows for the index after the last thread.
   std::int64_t first_row(int thread, bool upper) const {
-    if (panels_ != nullptr) return std::min(edges_[to_size(thread)] * height_, rows_);
+    if (tiles_ != nullptr) return std::min(edges_[to_size(thread)] * height_, rows_);
     std::int64_t const stripes = (rows_ + height_ - 1) / height_;
     std::int64_t edge = stripes * thread / team_.size;
     if (upper) {
@@ -145,6 +142,7 @@ class Stripes {
     return kept_bytes_ > 0 && options.keep && options.upper == is_upper();
   }
   bool is_upper() const { return over_ == PassOver::all_or_upper; }
+  std::span<std::int32_t const> panels_of(std::span<std::int32_t const> tiles, Workspace<T>& work) const;
   void exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first, std::int64_t count,
                     Workspace<T>& work) const;
 
@@ -152,8 +150,8 @@ class Stripes {
   std::int64_t rows_, columns_;
   Team team_;
   PassOver over_;
-  TileList const* panels_ = nullptr;  // Null unless passes are over listed panels.
-  std::vector<std::int64_t> edges_;   // The first stripe of each thread, for equal work, and the number of stripes.
+  TileList const* tiles_ = nullptr;  // Null unless passes are over listed tiles.
+  std::vector<std::int64_t> edges_;  // The first stripe of each thread, for equal work, and the number of stripes.
   double kept_bytes_;
   std::int64_t height_;
   std::vector<Workspace<T>> workspaces_;

@@ -48,12 +48,17 @@ PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, Workers const& worke
 template <class T>
 PlanOperator<T>::~PlanOperator() = default;
 
+/// The tiles of an ordered problem for stripes whose rows are points of `side`.
 template <class T>
-PlanTiles const& PlanOperator<T>::tiles() {
-  if (!tiles_)
-    tiles_ = std::make_unique<PlanTiles>(new_side_ ? transform_tiles(data_, *new_side_, eps_, workers_)
-                                                   : plan_tiles(data_, eps_, workers_));
-  return *tiles_;
+TileList const& PlanOperator<T>::tiles(Side side) {
+  std::optional<CountedList>& own = tiles_[static_cast<int>(side)];
+  if (own) return **own;
+  Side const first = new_side_.value_or(Side::rows);
+  std::optional<CountedList>& found = tiles_[static_cast<int>(first)];
+  if (!found)
+    found = new_side_ ? transform_tiles(data_, first, eps_, workers_) : plan_tiles(data_, eps_, workers_).rows;
+  if (!own) own.emplace(transposed(**found, TileTree(size(opposite(first))).tiles()));
+  return **own;
 }
 
 template <class T>
@@ -61,8 +66,8 @@ auto PlanOperator<T>::products(Side side) -> Products& {
   std::unique_ptr<Products>& products = products_[static_cast<int>(side)];
   if (!products) {
     Team const team(workers_, size(Side::rows), size(Side::columns));
-    TileList const* const panels = data_.ordering ? &tiles().panels[static_cast<int>(side)] : nullptr;
-    products = std::make_unique<Products>(data_, side, eps_, team, cache_bytes_, panels);
+    TileList const* const listed = data_.ordering ? &tiles(side) : nullptr;
+    products = std::make_unique<Products>(data_, side, eps_, team, cache_bytes_, listed);
     cache_bytes_ -= products->stripes.kept_bytes();
     if (transforms_[static_cast<int>(side)]) take_transform(side, *products);
   }
@@ -553,7 +558,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
 template <class T>
 std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(double per_row) {
   double const pairs = data_.ordering
-                           ? static_cast<double>(tiles().panels[0].tile.size() * kTilePoints * kPanel<T>)
+                           ? static_cast<double>(tiles(Side::rows).tile.size() * kTilePoints * kTilePoints)
                            : static_cast<double>(size(Side::rows)) * static_cast<double>(size(Side::columns));
   return largest_entry_solver(*this, per_row, pairs, vectors_.orders());
 }

@@ -67,7 +67,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
     std::vector<double> left_units, right_units, scaled;
   };
 
-  PlanTiles const& tiles();
+  TileList const& tiles(Side side);
   Products& products(Side side);
   Products& measured(Side side);
   void take_transform(Side side, Products& onto) const;
@@ -117,9 +117,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   HostVectorOperations vectors_;
   double eps_;
   Workers workers_;
-  double cache_bytes_;                      // The part of the cache that no side has taken.
-  std::unique_ptr<PlanTiles const> tiles_;  // Tiles of an ordered problem; null before the first pass.
-  std::optional<Side> new_side_;            // The side of new points, made by at().
+  double cache_bytes_;                   // The part of the cache that no side has taken.
+  std::optional<CountedList> tiles_[2];  // Of tiles(), once a pass needs them.
+  std::optional<Side> new_side_;         // The side of new points, made by at().
   std::unique_ptr<Products> products_[2];
   std::unique_ptr<HostVector> transforms_[2];  // Arguments of set_transforms().
   /// Kept between products.

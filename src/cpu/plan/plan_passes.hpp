@@ -43,9 +43,9 @@ inline constexpr double kReach = sizeof(T) == 4 ? 0x1p60 : 0x1p800;
 
 template <class T>
 struct PlanOperator<T>::Products {
-  /// `panels`: the panels that passes of an ordered problem take; null: all.
-  Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes, TileList const* panels)
-      : stripes(*data.costs, side, team, cache_bytes, panels != nullptr ? PassOver::listed : PassOver::all),
+  /// `tiles`: the tiles that passes of an ordered problem take; null: all.
+  Products(PlanData<T> const& data, Side side, double eps, Team const& team, double cache_bytes, TileList const* tiles)
+      : stripes(*data.costs, side, team, cache_bytes, tiles != nullptr ? PassOver::listed : PassOver::all),
         logits(data.costs->size(opposite(side))),
         lse(side, data.costs->size(side)),
         share_unit(side, data.costs->size(side)),
@@ -54,7 +54,7 @@ struct PlanOperator<T>::Products {
         column_sums(data.costs->size(opposite(side)), team),
         total_weights(to_size(team.size)) {
     logits.set(data, opposite(side), data.potential(opposite(side)), eps);
-    if (panels != nullptr) stripes.use(*panels);
+    if (tiles != nullptr) stripes.use(*tiles);
   }
 
   /// The factor that turns a sum relative to 2^row_max into one relative to the sum of row i. The power of two is

@@ -133,6 +133,28 @@ def test_labels(name):
         loss(x, y, {}, 2.0)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_multiscale(name):
+    random = np.random.default_rng(44)
+    x, y = jnp.asarray(random.random((2300, 2))), jnp.asarray(random.random((2100, 2)) ** 1.5)
+    a = jnp.asarray(random.dirichlet(np.ones(2300)))
+
+    def loss(x, a, method):
+        return LOSSES[name](x, y, a, reg=0.05**2, tol=1e-6, method=method)
+
+    found, whole = (jax.value_and_grad(loss, (0, 1))(x, a, method) for method in ("multiscale", "newton"))
+    compiled = jax.jit(jax.value_and_grad(loss, (0, 1)), static_argnums=2)(x, a, "multiscale")
+    # A value is off by eps times the error of its plans, a gradient by the mass that moves.
+    np.testing.assert_allclose(found[0], whole[0], atol=1e-7)
+    np.testing.assert_allclose(found[1][0], whole[1][0], atol=1e-3 / 2300)
+    np.testing.assert_allclose(found[1][1], whole[1][1], atol=1e-5)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(compiled)):
+        np.testing.assert_array_equal(one, other)
+    refused = functools.partial(LOSSES[name], y=y, reg=0.1, metric="euclidean", method="multiscale")
+    with pytest.raises(NotImplementedError, match="^method: is multiscale, given a cost function other than"):
+        jax.jit(refused)(x)
+
+
 def test_the_divergence_is_that_of_the_others():
     x, y = clouds()
     value = monge.jax.sinkhorn_divergence(x, y, reg=0.3**2, scale=0.5, tol=1e-12)
@@ -540,7 +562,10 @@ def test_costs_of_points_and_of_their_matrix_agree():
 
 
 WRONG_NUMBERS = [
-    (lambda x, y, c: monge.jax.transport(x, y, jnp.ones(9), jnp.ones(8)), "b: the total is 8; must equal the total of a"),
+    (
+        lambda x, y, c: monge.jax.transport(x, y, jnp.ones(9), jnp.ones(8)),
+        "b: the total is 8; must equal the total of a",
+    ),
     (lambda x, y, c: monge.jax.transport(x.at[1, 0].set(jnp.nan), y), "x: row 1, column 0 is nan"),
     (lambda x, y, c: monge.jax.sinkhorn_divergence(x, y.at[0].set(jnp.inf)), "y: row 0, column 0 is inf"),
     (lambda x, y, c: monge.jax.transport_of_costs(c.at[2, 3].set(jnp.nan)), "cost: row 2, column 3 is nan"),
