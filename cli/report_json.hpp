@@ -34,19 +34,19 @@ struct CostRun : Run {
 struct SolveRun : CostRun {
   EntryOptions entries;
   DerivativeOptions derivatives;
-  std::optional<GradientReport> gradients;  ///< If they were asked for.
-  std::optional<LinearReport> hvp;          ///< If it was asked for.
+  std::optional<GradientReport> gradients;  ///< Present if the run asked for gradients.
+  std::optional<LinearReport> hvp;          ///< Present if the run asked for a Hessian product.
   double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
 };
 
 struct GromovRun : Run {
   std::int64_t n = 0, m = 0, p = 0, q = 0, r = 0;  ///< Sources, targets, their dimensions, features.
   bool fused = false;                              ///< Whether there are costs or features.
-  std::optional<GromovLoss> loss;                  ///< Of matrices.
+  std::optional<GromovLoss> loss;                  ///< Present for matrices.
 };
 
 struct DivergenceRun : CostRun {
-  std::optional<DivergenceGradient> gradients;  ///< If they were asked for.
+  std::optional<DivergenceGradient> gradients;  ///< Present if the run asked for gradients.
   double solve_seconds = 0, gradient_seconds = 0;
 };
 

@@ -35,7 +35,7 @@ DeviceChoice begin_run(Run& run, RunArguments const& arguments);
 // Each function notes the file of the input. Rank 0 reads the file and sends its numbers to the others. Throws Error.
 Array read_input(Run& run, char const* field, std::string const& path);
 IndexArray read_index_input(Run& run, char const* field, std::string const& path);
-/// None where there is no path.
+/// Empty if the path is empty.
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path);
 /// The same for costs, which stay in their file if they can: each rank then reads its own rows alone.
 std::optional<Array> read_optional_costs(Run& run, char const* field, std::string const& path);

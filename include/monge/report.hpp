@@ -66,7 +66,7 @@ struct Progress {
   double eps = 0;                    ///< The eps of the last sweep; above the target while annealing.
   double marginal_error = 0;         ///< Measured by the sweep, in its precision; relative like the tolerance.
   double relaxation = 1;             ///< omega of the last sweep; 1 is plain Sinkhorn.
-  StepKind kind = StepKind::sweeps;  ///< Of the work since the last check.
+  StepKind kind = StepKind::sweeps;  ///< Kind of the work since the last check.
   double seconds = 0;                ///< Time since the solve began.
   int problem = 0;                   ///< Index in a batch, from 0.
   /// The present potentials, from which another solve may start (SolveOptions::f and g). Only for use in the callback.
@@ -80,7 +80,7 @@ struct Check {
   double eps;
   double marginal_error;  ///< Measured by the sweep; relative like the tolerance.
   double relaxation;
-  StepKind kind;  ///< Of the work since the check before.
+  StepKind kind;  ///< Kind of the work since the check before.
   Precision precision;
   double gradient_norm;  ///< The 2-norm of the errors of both marginals together, likewise.
   double seconds;        ///< Time since the solve began.

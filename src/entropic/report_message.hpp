@@ -6,7 +6,7 @@
 
 namespace monge {
 
-/// Numbers of an end that the report does not hold.
+/// What the message about the end of a solve needs beside the report.
 struct SolveEnd {
   double value;               // The criterion's.
   bool is_annealing;          // Whether the caller stopped the solve above its final eps.

@@ -36,8 +36,8 @@ class HardTransform {
   std::vector<double> nearest_by_tree(Side side, std::vector<double> const& potential, MutableIndexView indices);
 
   std::unique_ptr<EntropicOperator> entropic_;
-  std::optional<PointSearch> points_[2];  // Of each side, where trees serve.
-  double largest_cost_ = kInfinity;       // Then a bound of all costs.
+  std::optional<PointSearch> points_[2];  // The trees of each side, where they serve.
+  double largest_cost_ = kInfinity;       // With trees a bound of all costs.
   Marginals weights_;
   std::vector<double> shift_of_rows_, shift_of_columns_;
   double rounding_ = 0;

@@ -173,6 +173,17 @@ void PlanDerivatives::weighted_gradient(Side side, Vector const& l, Vector const
   by_points(side, out);
 }
 
+/// The inverse of the diagonal of S (solve), which preconditions it.
+std::unique_ptr<Vector> PlanDerivatives::inverse_of_diagonal(double k_a, double k_b) {
+  // Where P nearly matches points one to one, the diagonal of S is smaller than its rounding.
+  constexpr double kLeastDiagonal = 0x1p-10;
+  Vector const& c = plan_.marginal(Side::columns);
+  std::unique_ptr<Vector> inverse = make(Side::columns);
+  combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse);
+  vectors_.reciprocal(*inverse, *inverse);
+  return inverse;
+}
+
 /// Eliminating df leaves (S + damping diag(c)) dg = b with
 ///   S = k_b diag(c) - P^T diag(1 / r) P / k_a,   b = right of columns - P^T (right of rows / r) / k_a.
 /// S 1 = delta c with delta = k_b - 1 / k_a, so the constant in dg is sum b / (delta sum c), and the rest of dg is the
@@ -214,11 +225,7 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   Response result;
   Vector& dg = *(result.change[Side::columns] = make(Side::columns));
   Vector& df = *(result.change[Side::rows] = make(Side::rows));
-  // Where P nearly matches points one to one, the diagonal of S is smaller than its rounding.
-  constexpr double kLeastDiagonal = 0x1p-10;
-  std::unique_ptr<Vector> const inverse_diagonal = make(Side::columns);
-  combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse_diagonal);
-  vectors_.reciprocal(*inverse_diagonal, *inverse_diagonal);
+  std::unique_ptr<Vector> const inverse_diagonal = inverse_of_diagonal(k_a, k_b);
   // With the rough plan's own marginal the matrix is a sum of squares of differences, weighted by products of entries,
   // so its eigenvalues have the relative errors of entries, however small they are.
   auto const matrix_of = [&](PlanOperator& plan, Vector const& marginal) {
@@ -241,14 +248,12 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
                           : LinearMap()};
   // Where P nearly matches points one to one, the parts of b cancel. A residual below their rounding means nothing, and
   // steps on it would fill dg with noise. Where b is no more than rounding, dg is 0.
-  double tolerance = options.tolerance;
   double const size = std::sqrt(vectors_.dot(*b, *b)),
                rounding = rounding_ * (std::sqrt(squares[0]) + std::sqrt(squares[1]));
-  if (size <= 4 * (rounding + rounding_ * terms / right_unit)) {
-    combine({{0, b.get()}}, *b);
-  } else if (rounding_ <= tolerance && tolerance * size < rounding) {
-    tolerance = rounding / size;
-  }
+  bool const is_noise = size <= 4 * (rounding + rounding_ * terms / right_unit);
+  if (is_noise) combine({{0, b.get()}}, *b);
+  bool const is_rough = !is_noise && rounding_ <= options.tolerance && options.tolerance * size < rounding;
+  double const tolerance = is_rough ? rounding / size : options.tolerance;
   ConjugateGradientResult const end = conjugate_gradient(vectors_, system, *b, dg, {tolerance, options.iterations});
   // S is semidefinite for any P: a curvature that is not positive comes from rounding.
   LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;

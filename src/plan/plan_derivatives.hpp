@@ -76,6 +76,7 @@ class PlanDerivatives {
   Vector const& slopes(Side side);
   Vector const& far_features(Side side);  // sum_j P_ij y'_j
   Vector const& overlap();                // sum_i P_ij^2 / (r_i c_j)
+  std::unique_ptr<Vector> inverse_of_diagonal(double k_a, double k_b);
   double mean_marginal(Side side);
   double mass_unit();
   bool has_rough_steps();

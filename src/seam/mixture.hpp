@@ -77,7 +77,7 @@ struct SweepImage {
   std::unique_ptr<Vector> f, g, residual;
 };
 
-/// The state of mixing since a start.
+/// Vectors and coefficients of Anderson mixing, kept from its start on.
 struct Mixture {
   std::unique_ptr<Vector> weight, root;  ///< b, b^(1/2)
   double mass = 0;                       ///< sum b

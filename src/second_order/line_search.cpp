@@ -10,7 +10,7 @@ namespace {
 
 /// An interval must shrink by this factor in two steps; an extrapolated step stays within this fraction of it.
 constexpr double kShrink = 0.66;
-/// Without an upper end, the next advance is between these multiples of the last one.
+/// While the bracket has no upper end, the next advance lies between these multiples of the last one.
 constexpr double kLeastAdvance = 1.1, kMostAdvance = 4.0;
 
 /// The minimiser of the cubic with the values and slopes of both points; NaN if it has none. Nocedal and Wright,

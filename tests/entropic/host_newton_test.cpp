@@ -137,7 +137,7 @@ TEST(HostNewton, follows_sweeps_of_the_device) {
 
 TEST(HostNewton, calls_progress_on_the_callers_thread_and_stops) {
   Context const context = Context::cpu(1);
-  std::vector<Problem> const problems{small_problems()[0], small_problems()[2]};  // Of some 40 passes.
+  std::vector<Problem> const problems{small_problems()[0], small_problems()[2]};  // Both take some 40 passes.
   SolveOptions options{.eps_relative = 0.01, .method = Method::newton, .tolerance = 1e-9};
   auto const caller = std::this_thread::get_id();
   options.progress = [&](Progress const& progress) {

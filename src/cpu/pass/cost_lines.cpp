@@ -28,11 +28,11 @@ void ReadCostsFrom(StripeArgs<double> const& args, CostLines const& costs, std::
   auto const factor = hn::Set(d, costs.factor);
   ForEachTile<double, kForm>(
       args, first, first + count, [&](std::int64_t j, std::int64_t, std::int64_t r0, auto const& acc) {
-        HWY_UNROLL(32)
+        MONGE_UNROLL_TILE
         for (int r = 0; r < kTileRows<double>; ++r) {
           auto const base = hn::Set(d, costs.line_base[to_size(args.first_row + r0 + r)]);
           double* HWY_RESTRICT row = out + (r0 + r) * kLineChunk + (j - first);
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 0; v < kVectors<double>; ++v) {
             auto const bases = hn::Add(base, hn::LoadU(d, costs.place_base.data() + j + v * kLanes));
             hn::Store(hn::MulAdd(acc[r][v], factor, bases), d, row + v * kLanes);

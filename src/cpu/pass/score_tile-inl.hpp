@@ -34,6 +34,14 @@ inline constexpr int kAccumulators = 16;
 #else
 inline constexpr int kAccumulators = 8;
 #endif
+// Loops over a register tile are unrolled, but for processors without vector instructions that Highway knows: there the
+// code would take longer to compile than that of all instruction sets together.
+#undef MONGE_UNROLL_TILE
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+#define MONGE_UNROLL_TILE
+#else
+#define MONGE_UNROLL_TILE HWY_UNROLL(32)
+#endif
 template <class T>
 inline constexpr int kTileRows = kAccumulators / kVectors<T> < 1 ? 1 : kAccumulators / kVectors<T>;
 
@@ -82,12 +90,12 @@ HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t c, std
   for (std::int64_t k = 0; k < dimension; ++k) {
     PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
     hn::Vec<Tag<T>> y[kVecs];
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int v = 0; v < kVecs; ++v) y[v] = hn::Load(d, panel + k * kPanel<T> + v * kLanes);
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int r = 0; r < kRows; ++r) {
       auto const xr = hn::Set(d, x[k * kRows + r]);
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVecs; ++v) acc[r][v] = combine(acc[r][v], xr, y[v], r, v);
     }
   }
@@ -96,9 +104,9 @@ HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t c, std
 // acc = change(acc, r, v).
 template <class T, int kRows, int kVecs, class Change>
 HWY_INLINE void ForEachScore(TileVectors<T, kRows, kVecs>& acc, Change const& change) {
-  HWY_UNROLL(32)
+  MONGE_UNROLL_TILE
   for (int r = 0; r < kRows; ++r) {
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int v = 0; v < kVecs; ++v) acc[r][v] = change(acc[r][v], r, v);
   }
 }
@@ -188,12 +196,12 @@ HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t c, std::int64_
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   LabelTable<T> const& labels = args.source.labels;
   hn::Vec<decltype(di)> columns[kVecs];
-  HWY_UNROLL(32)
+  MONGE_UNROLL_TILE
   for (int v = 0; v < kVecs; ++v) columns[v] = hn::LoadU(di, labels.columns + c + v * kLanes);
-  HWY_UNROLL(32)
+  MONGE_UNROLL_TILE
   for (int r = 0; r < kRows; ++r) {
     T const* const row = labels.row(args.first_row + r0 + r);
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Add(acc[r][v], hn::GatherIndex(d, row, columns[v]));
   }
 }
@@ -205,12 +213,12 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr bool kRead = kForm == ScoreForm::kept || kForm == ScoreForm::stored;
-  HWY_UNROLL(32)
+  MONGE_UNROLL_TILE
   for (int r = 0; r < kRows; ++r) {
     T const* HWY_RESTRICT made = nullptr;
     if constexpr (kForm == ScoreForm::kept) made = args.scores + StripeIndex(args, j, r0 + r);
     if constexpr (kForm == ScoreForm::stored) made = args.row_scratch + (r0 + r) * kPanel<T>;
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int v = 0; v < kVecs; ++v) acc[r][v] = kRead ? hn::Load(d, made + v * kLanes) : hn::Zero(d);
     if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(made, kAheadInScores);
   }

@@ -102,12 +102,12 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   [[maybe_unused]] auto const forbidden = hn::Set(d, kForbidden<T>);
   sums.Fill(args.row_count, kLeast<T>);
   ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t c, std::int64_t r0, auto const& acc) {
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int r = 0; r < kTileRows<T>; ++r) {
       ShiftedExp2<T> const& exp2 = exps[r0 + r];
       [[maybe_unused]] T* HWY_RESTRICT out = args.stripe + StripeIndex(args, j, r0 + r);
       auto sum = sums.Get(r0 + r);
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVectors<T>; ++v) {
         auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + c + v * kLanes));
         auto e = exp2(d, t);
@@ -129,11 +129,11 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
   bool const keep = kForm != ScoreForm::kept && args.scores != nullptr;
   largest.Fill(args.row_count, kNoWeight<T>);
   ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t c, std::int64_t r0, auto const& acc) {
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int r = 0; r < kTileRows<T>; ++r) {
       const std::int64_t at = StripeIndex(args, j, r0 + r);
       auto row_largest = largest.Get(r0 + r);
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVectors<T>; ++v) {
         if (keep) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
         auto t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + c + v * kLanes));
@@ -165,7 +165,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
       ShiftedExp2<T> const exp2(huge ? T(0) : largest[r]);
       auto const far = hn::Set(d, huge ? largest[r] : T(0));
       auto sum = sums.Get(r);
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVectors<T>; ++v) {
         auto t = hn::Load(d, row + v * kLanes);
         [[maybe_unused]] auto cost = t;
@@ -287,16 +287,16 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
     const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
     for (std::int64_t j = std::max(args.first_column, b * kColumnBlock); j < end; j += kPanel<T>) {
       hn::Vec<Tag<T>> sums[kVecs];
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVecs; ++v) sums[v] = hn::Set(d, kLeast<T>);
       for (std::int64_t r = 0; r < count; ++r) {
         T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r);
         auto const w = hn::Set(d, scaled[r]);
-        HWY_UNROLL(32)
+        MONGE_UNROLL_TILE
         for (int v = 0; v < kVecs; ++v) sums[v] = hn::MulAdd(w, hn::Load(d, e + v * kLanes), sums[v]);
       }
       HWY_ALIGN T buffer[kPanel<T>];
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
       const std::int64_t c = args.column(j);
       for (std::int64_t lane = 0; lane < kPanel<T>; ++lane)

@@ -37,25 +37,25 @@ void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, st
     for (std::int64_t p = 0; p < width; p += kPanel<T>) {
       for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
         hn::Vec<Tag<T>> acc[kRows][kVecs];
-        HWY_UNROLL(32)
+        MONGE_UNROLL_TILE
         for (int r = 0; r < kRows; ++r) {
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Set(d, kOrigin<T>);
         }
         for (std::int64_t j = begin; j < end; ++j) {
           const std::int64_t lane = j % kPanel<T>, c = args.column(j) + (args.panels == nullptr ? 0 : lane);
           T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j - lane, r0) + lane;
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int r = 0; r < kRows; ++r) {
             auto const weight = hn::Set(d, e[r * kPanel<T>]);
-            HWY_UNROLL(32)
+            MONGE_UNROLL_TILE
             for (int v = 0; v < kVecs; ++v)
               acc[r][v] = hn::MulAdd(weight, hn::Load(d, values + c * width + p + v * kLanes), acc[r][v]);
           }
         }
         for (int r = 0; r < kRows; ++r) {
           HWY_ALIGN T buffer[kPanel<T>];
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 0; v < kVecs; ++v) hn::Store(hn::Sub(acc[r][v], hn::Set(d, kOrigin<T>)), d, buffer + v * kLanes);
           double const scale = args.block_scale[(r0 + r) * blocks + b];
           double* HWY_RESTRICT row = out + (r0 + r) * width + p;
@@ -81,25 +81,25 @@ void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, 
     for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
       for (std::int64_t p = 0; p < width; ++p) {
         hn::Vec<Tag<T>> acc[kRows][kVecs];
-        HWY_UNROLL(32)
+        MONGE_UNROLL_TILE
         for (int r = 0; r < kRows; ++r) {
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Set(d, kOrigin<T>);
         }
         for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
           const std::int64_t c = args.column(j);
           T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0);
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 0; v < kVecs; ++v) {
             auto const value = hn::Load(d, values + c * width + p * kPanel<T> + v * kLanes);
-            HWY_UNROLL(32)
+            MONGE_UNROLL_TILE
             for (int r = 0; r < kRows; ++r)
               acc[r][v] = hn::MulAdd(hn::Load(d, e + r * kPanel<T> + v * kLanes), value, acc[r][v]);
           }
         }
         for (int r = 0; r < kRows; ++r) {
           auto sum = hn::Sub(acc[r][0], hn::Set(d, kOrigin<T>));
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 1; v < kVecs; ++v) sum = hn::Add(sum, hn::Sub(acc[r][v], hn::Set(d, kOrigin<T>)));
           out[(r0 + r) * width + p] +=
               args.block_scale[(r0 + r) * blocks + b] * static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
@@ -129,10 +129,10 @@ void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, 
   const std::int64_t padded = padded_to_panel<T>(args.column_count);
   ForEachTile<T, ScoreForm::products>(
       factors, 0, padded, [&](std::int64_t j, std::int64_t, std::int64_t r0, auto const& acc) {
-        HWY_UNROLL(32)
+        MONGE_UNROLL_TILE
         for (int r = 0; r < kTileRows<T>; ++r) {
           T* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0 + r);
-          HWY_UNROLL(32)
+          MONGE_UNROLL_TILE
           for (int v = 0; v < kVectors<T>; ++v)
             hn::Store(hn::Mul(acc[r][v], hn::Load(d, e + v * kLanes)), d, e + v * kLanes);
         }

@@ -34,13 +34,13 @@ HWY_INLINE void ForEachDifference(StripeArgs<T> const& args, std::int64_t c, std
   T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
   for (std::int64_t k = 0; k < dimension; ++k) {
     hn::Vec<Tag<T>> y[kVectors<T>];
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int v = 0; v < kVectors<T>; ++v) y[v] = hn::Load(d, panel + k * kPanel<T> + v * kLanes);
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int r = 0; r < kRows; ++r) {
       auto const xr = hn::Set(d, x[k * kRows + r]);
       hn::Vec<Tag<T>> by[kVectors<T>];
-      HWY_UNROLL(32)
+      MONGE_UNROLL_TILE
       for (int v = 0; v < kVectors<T>; ++v) by[v] = hn::Sub(xr, y[v]);
       visit(k, r, by);
     }
@@ -160,7 +160,7 @@ HWY_FLATTEN void AverageSlopes(StripeArgs<T> const& args, T const* values, T* HW
           ForEachDifference<T>(args, c, r0, [&](std::int64_t k, int r, V const(&by)[kVecs]) {
             T* HWY_RESTRICT at = sums + (k * kRows + r) * kLanes;
             auto sum = hn::Load(d, at);
-            HWY_UNROLL(32)
+            MONGE_UNROLL_TILE
             for (int v = 0; v < kVecs; ++v) sum = hn::MulAdd(weight[r][v], slope(by[v], r, v), sum);
             hn::Store(sum, d, at);
           });
@@ -181,7 +181,7 @@ HWY_FLATTEN void AverageSlopeChanges(StripeArgs<T> const& args, T const* values,
   auto const add = [&](std::int64_t k, int r, auto const& term) {
     T* HWY_RESTRICT at = sums + (k * kRows + r) * kLanes;
     auto sum = hn::Load(d, at);
-    HWY_UNROLL(32)
+    MONGE_UNROLL_TILE
     for (int v = 0; v < kVecs; ++v) sum = hn::Add(sum, term(v));
     hn::Store(sum, d, at);
   };
@@ -198,12 +198,12 @@ HWY_FLATTEN void AverageSlopeChanges(StripeArgs<T> const& args, T const* values,
               V along[kRows][kVecs];
               ForEachScore<T, kRows, kVecs>(along, [&](V, int, int) { return hn::Zero(d); });
               ForEachDifference<T>(args, c, r0, [&](std::int64_t k, int r, V const(&by)[kVecs]) {
-                HWY_UNROLL(32)
+                MONGE_UNROLL_TILE
                 for (int v = 0; v < kVecs; ++v)
                   along[r][v] = hn::MulAdd(slope(by[v], r, v), motion(k, r, v), along[r][v]);
               });
               ForEachScore<T, kRows, kVecs>(along, [&](V sum, int r, int v) { return hn::Mul(sum, factor(r, v)); });
-              HWY_UNROLL(32)
+              MONGE_UNROLL_TILE
               for (int r = 0; r < kRows; ++r)
                 add(dimension, r, [&](int v) { return hn::Mul(weight[r][v], along[r][v]); });
               // The factors of g and of stretch m.

@@ -19,10 +19,11 @@ namespace monge::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // A pass over a group is inlined in one function and unrolled, so that a 4 x 4 matrix stays in registers. With a
-// sanitizer this function would take minutes to compile: there a pass calls its steps, and they keep their loops.
+// sanitizer this function would take minutes to compile, and without vectors it gains nothing: there a pass calls its
+// steps, and they keep their loops.
 #undef MONGE_STEP
 #undef MONGE_UNROLL
-#if HWY_IS_ASAN || defined(__SANITIZE_ADDRESS__)
+#if HWY_IS_ASAN || defined(__SANITIZE_ADDRESS__) || HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
 #define MONGE_STEP inline HWY_NOINLINE
 #define MONGE_UNROLL(factor)
 #else

@@ -33,7 +33,7 @@ static_assert(kRowPadding % kStripPlaces == 0 && kRowPadding % kBatchLines == 0,
 
 /// A score, or 2^1023 if it is infinite: its exponential and the product of both are then 0. Scores are not negative.
 __device__ __forceinline__ double finite_score(double score) {
-  constexpr int kLargest = 0x7fe00000;  // The upper half of 2^1023.
+  constexpr int kLargest = 0x7fe00000;  // The upper 32 bits of 2^1023.
   return __hiloint2double(min(__double2hiint(score), kLargest), __double2loint(score));
 }
 

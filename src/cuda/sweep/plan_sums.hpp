@@ -46,7 +46,7 @@ struct JoinedSumsArguments {
   PointParts marginals[2], costs[2];
   double const* potential[2];
   PlanSumsOutput out;
-  double const* left_out[2] = {};  // Of each point a bound of what its marginal lacks; null for nothing.
+  double const* left_out[2] = {};  // A bound, for each point, of what its marginal lacks; null for nothing.
 };
 void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue);
 
