@@ -69,7 +69,7 @@ DenseMatrix GromovProblem::scaled(DenseMatrix const& image, double factor) const
   return factor * image;
 }
 
-ImagePolytope GromovProblem::polytope() const {
+ImagePolytope GromovBounds::polytope() const {
   throw Error(ErrorCode::unsupported,
               "gap: is given for matrices; must be infinity, since branch and bound is for points");
 }

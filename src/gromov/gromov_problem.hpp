@@ -46,13 +46,36 @@ struct ImagePolytope {
   std::vector<DenseMatrix> corners;
 };
 
+/// Where the search begins, and how far it may be from the optimum.
+class GromovBounds {
+ public:
+  virtual ~GromovBounds() = default;
+
+  virtual GromovBound bound(Context const& context) const = 0;
+  /// By the distributions of the distances from each point (Memoli's third bound). Takes an exact plan.
+  virtual GromovBound descriptor_bound(Context const& context) const = 0;
+  /// The starts that the options ask for. `described` is the start from the descriptors, if it is known.
+  virtual std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
+                                            std::optional<DenseMatrix> const& described) const = 0;
+
+  /// Throws unsupported where branch and bound would take too long.
+  virtual ImagePolytope polytope() const;
+};
+
+class GromovDerivatives {
+ public:
+  virtual ~GromovDerivatives() = default;
+
+  virtual void gradients(Gromov const& result, GromovGradients const& out) const = 0;
+  virtual void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
+                               MutableMatrixView out) const = 0;
+};
+
 /// The objective of plans with the marginals a and b. Its quadratic part depends on the image of a plan, a matrix that
 /// is linear in the plan. For the costs C of a linearisation at the image A and a plan P with the image G,
 ///   value(P) = constant + <C, P> + curvature(A) - curvature(A - G).
-class GromovProblem {
+class GromovProblem : public GromovBounds, public GromovDerivatives {
  public:
-  virtual ~GromovProblem() = default;
-
   /// The weights of the linear problems.
   DenseVector const& a() const { return a_; }
   DenseVector const& b() const { return b_; }
@@ -71,16 +94,6 @@ class GromovProblem {
   /// In messages.
   char const* image_name() const { return image_name_; }
   double value(GromovValue const& of) const { return alpha_ * of.quadratic + (1 - alpha_) * of.linear; }
-
-  virtual GromovBound bound(Context const& context) const = 0;
-  /// By the distributions of the distances from each point (Memoli's third bound). Takes an exact plan.
-  virtual GromovBound descriptor_bound(Context const& context) const = 0;
-  /// The starts that the options ask for. `described` is the start from the descriptors, if it is known.
-  virtual std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
-                                            std::optional<DenseMatrix> const& described) const = 0;
-
-  /// Throws unsupported where branch and bound would take too long.
-  virtual ImagePolytope polytope() const;
 
   /// The costs of the linearisation at an image, but for terms of i or of j alone: C_ij = -<u_i, v_j>, or, where v is
   /// empty, C = u.
@@ -102,10 +115,6 @@ class GromovProblem {
   /// Adds r_i + c_j to the costs u and v of a linearisation. By the proximal method those of linearise() are without
   /// UnbalancedTerms::divergence.
   virtual void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const;
-
-  virtual void gradients(Gromov const& result, GromovGradients const& out) const = 0;
-  virtual void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
-                               MutableMatrixView out) const = 0;
 
  protected:
   /// Reads the weights.

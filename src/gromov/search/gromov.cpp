@@ -4,12 +4,12 @@
 #include <utility>
 
 #include "geometry/validation.hpp"
-#include "gromov/gromov_solve.hpp"
 #include "gromov/gromov_state.hpp"
 #include "gromov/matrix_problem.hpp"
 #include "gromov/open_matrices.hpp"
 #include "gromov/open_points.hpp"
 #include "gromov/point_problem.hpp"
+#include "gromov/search/gromov_solve.hpp"
 #include "ranks/ranks.hpp"
 
 namespace monge {

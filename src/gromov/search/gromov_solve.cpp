@@ -1,4 +1,4 @@
-#include "gromov/gromov_solve.hpp"
+#include "gromov/search/gromov_solve.hpp"
 
 #include <algorithm>
 #include <cmath>

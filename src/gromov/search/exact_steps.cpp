@@ -7,7 +7,7 @@
 #include <monge/c_transform.hpp>
 
 #include "gromov/branch_and_bound.hpp"
-#include "gromov/gromov_solve.hpp"
+#include "gromov/search/gromov_solve.hpp"
 #include "ranks/ranks.hpp"
 
 namespace monge {

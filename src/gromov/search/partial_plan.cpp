@@ -1,4 +1,4 @@
-#include "gromov/partial_plan.hpp"
+#include "gromov/search/partial_plan.hpp"
 
 #include <algorithm>
 #include <cmath>

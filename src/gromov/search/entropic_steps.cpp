@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "core/parallel.hpp"
-#include "gromov/gromov_solve.hpp"
-#include "gromov/partial_plan.hpp"
+#include "gromov/search/gromov_solve.hpp"
+#include "gromov/search/partial_plan.hpp"
 
 namespace monge {
 namespace {
