@@ -397,6 +397,7 @@ Real second_singular_value(Vector const& plan, Vector const& r, Vector const& c)
     for (std::size_t e = 0; e < n * m; ++e) v[e / m] += matrix[e] * w[e % m];
     for (double const value : v) square += value * value;
     norm = std::sqrt(square);
+    if (norm == 0) return 0;  // A matrix of rank 1.
     for (double& value : v) value /= norm;
   }
   return std::sqrt(Real(norm));

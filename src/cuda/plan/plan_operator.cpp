@@ -21,9 +21,6 @@ StridedView column_of(StridedView view, int p) {
   return view;
 }
 
-/// A Hadamard-weighted product of at most this many one-column products is taken over listed tiles.
-constexpr int kMostListedPasses = 64;
-
 }  // namespace
 
 PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double t, double cache_bytes,
@@ -319,32 +316,11 @@ PlanOperator::HadamardFactors PlanOperator::hadamard_factors(Side side, StridedV
 
 void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner,
                                      StridedView const& v, int width, StridedView const& out) {
-  if (problem_.ordering && inner * width <= kMostListedPasses)
-    return multiply_hadamard_listed(side, l, r, inner, v, width, out);
   HadamardFactors const factors = hadamard_factors(side, l, r, inner);
   std::vector<HostColumn> const columns = concentrated(side, v, width, &r, inner, reach(true));
   if (std::ssize(columns) < width) multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
   for (auto const& [p, values] : columns)
     multiply_concentrated(side, Scaling::plan, values, &l, &r, inner, column_of(out, p));
-}
-
-/// The same over listed tiles. Column p is the sum over k of l_k o P (r_k o v_p).
-void PlanOperator::multiply_hadamard_listed(Side side, StridedView const& l, StridedView const& r, int inner,
-                                            StridedView const& v, int width, StridedView const& out) {
-  SharedRuntime const& runtime = problem_.runtime;
-  cudaStream_t const stream = runtime->stream();
-  int const rows = problem_.size(side), others = problem_.size(opposite(side));
-  DeviceVector left(runtime, rows, inner), right(runtime, others, inner), weighted(runtime, others, inner),
-      products(runtime, rows, inner), column(runtime, others), sums(runtime, rows);
-  load_vector(l, left.size(), inner, nullptr, left.data(), stream);
-  load_vector(r, right.size(), inner, nullptr, right.data(), stream);
-  for (int p = 0; p < width; ++p) {
-    load_vector(column_of(v, p), others, 1, nullptr, column.data(), stream);
-    vectors_.combine({{1, &right, &column}}, weighted);
-    multiply_any(side, Scaling::plan, weighted.strided(), inner, products.strided(), reach(false));
-    vectors_.row_dots(left, products, sums);
-    store_vector(column_of(out, p), rows, 1, sums.data(), nullptr, stream);
-  }
 }
 
 bool PlanOperator::keeps_entries(Side side) const {

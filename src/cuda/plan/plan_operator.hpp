@@ -143,8 +143,6 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
                         StridedView const& out, bool keep);
   void multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner, StridedView const& v,
                          int width, StridedView const& out);
-  void multiply_hadamard_listed(Side side, StridedView const& l, StridedView const& r, int inner, StridedView const& v,
-                                int width, StridedView const& out);
   HadamardFactors hadamard_factors(Side side, StridedView const& l, StridedView const& r, int inner);
   PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
   Operand entry_operand(int rows, void const* high, void const* low, int columns) const;
