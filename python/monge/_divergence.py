@@ -10,6 +10,7 @@ from . import _core
 from ._arrays import Array, read, read_optional
 from ._costs import COSTS, alone, split_costs
 from ._followed import Followed, requires_gradient
+from ._hessian import views_of_divergence
 from ._names import MATRIX, POINTS, calls, refuse_gradient, truth
 from ._plan_result import Gradients, attached, without_second
 from ._problem import (
@@ -113,19 +114,6 @@ class DivergenceResult:
 
     def __repr__(self) -> str:
         return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {self.gap:.2e}>"
-
-
-def views_of_divergence(
-    problems: Sequence[Problem], potentials: Sequence[Any] | None = None, precisions: Sequence[str] | None = None
-) -> Any:
-    """The geometries, weights, potentials and precisions of a divergence. Cost matrices have a geometry for each part;
-    points have one for a and b, from which the library makes the self terms.
-
-    `potentials` are f and g of the three parts; `precisions` those of their plans.
-    """
-    ab = problems[0]
-    geometries = (ab.geometry, None, None) if ab.cost is None else tuple(problem.geometry for problem in problems)
-    return geometries, (ab.a, ab.b), tuple(potentials or (None,) * 6), tuple(precisions or ("auto",) * 3)
 
 
 PARTS = ("f", "g", "f_aa", "f_bb")

@@ -24,6 +24,7 @@ from ._costs import LABELS, split_costs
 from ._divergence import PARTS, STARTS, arrays_of_start
 from ._divergence import sinkhorn_divergence as monge_divergence
 from ._gromov import solve_gromov, solve_gromov_sample
+from ._hessian import Divergence, Transport, multiply_hessian
 from ._names import CLOUDS, MATRIX, REGULARIZED, calls
 from ._problem import (
     Reg,
@@ -33,6 +34,7 @@ from ._problem import (
     require_potentials,
     solve_options,
     weight_of_labels,
+    with_weights,
 )
 from ._projection import project_with, projection_options
 from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
@@ -64,7 +66,7 @@ _Shape: Any = jax.ShapeDtypeStruct  # JAX has no type for it.
 
 def _array(field: str, given: Any) -> Any:
     try:
-        array = jnp.asarray(given)
+        array = given if isinstance(given, jax.Array) else jnp.asarray(given)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{field}: is of type {type(given).__name__}; must be an array of numbers") from error
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
@@ -113,21 +115,29 @@ def _check(solve: Callable[..., Any], *given: Any) -> None:
 # Callbacks and their derivatives.
 
 
-def _on_host(name: str, function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
+def _on_host(function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
     """function(*given) on the host: a callback while JAX traces a call, else the function itself, whose errors are
-    Python's own. A derivative is an error: it would be a second derivative of the operator."""
+    Python's own."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
+        return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
+    return jax.tree.map(jnp.asarray, function(*jax.tree.map(np.asarray, given)))
 
-    def call(*given: Any) -> Any:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
-            return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
-        return jax.tree.map(jnp.asarray, function(*jax.tree.map(np.asarray, given)))
+
+def _without_derivatives(message: str, call: Callable[..., Any], *given: Any) -> Any:
+    """call(*given), a derivative of which is a NotImplementedError with this message."""
 
     def refuse(primals: Any, tangents: Any) -> Any:
-        raise NotImplementedError(f"{name}: has no second derivatives")
+        raise NotImplementedError(message)
 
     followed: Any = jax.custom_jvp(call)
     followed.defjvp(refuse)
     return followed(*given)
+
+
+def _first_only(name: str, function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
+    """:func:`_on_host` for the value or the first derivative of an operator that has no second ones."""
+    call = functools.partial(_on_host, function, shapes, vmap_method=vmap_method)
+    return _without_derivatives(_no_second(name), call, *given)
 
 
 def _of_given(gradients: Sequence[Any], given: Sequence[Any]) -> list[Any]:
@@ -137,6 +147,10 @@ def _of_given(gradients: Sequence[Any], given: Sequence[Any]) -> list[Any]:
 
 def _scaled(gradients: Sequence[Any], by_value: Any) -> tuple[Any, ...]:
     return tuple(None if g is None else (by_value * g).astype(g.dtype) for g in gradients)
+
+
+def _no_second(name: str) -> str:
+    return f"{name}: has no second derivatives"
 
 
 _is_zero = jax.custom_derivatives.SymbolicZero
@@ -153,7 +167,8 @@ def _found(
     loss: str, given: _Given, others: Sequence[Any], costs: _Options, options: _Options
 ) -> tuple[float, Callable[[str], Any]]:
     """The value, and a function that makes its gradients by arguments of these letters, on the host. `others`: labels
-    of x and y, their costs, and the potentials of a warm start."""
+    of x and y, their costs, and the potentials of a warm start. For transport of points the letters may also be those
+    of _STATE."""
     *labels, start = others
     if loss in _GROMOV:
         return _found_of_gromov(loss, given, start, options)
@@ -163,15 +178,34 @@ def _found(
     return _found_of_points(loss, x, y, a, b, dict(costs) | dict(zip(LABELS, labels)), start, options)
 
 
+_STATE = "fgp"
+"""What a plan is made of again: potentials f (k, n) and g (k, m), and which solves, (l), ended in float64. A divergence
+has k = 2, the pair and the clouds with themselves, and l = 3; transport has neither dimension."""
+
+
+def _state(solves: Sequence[Any]) -> _Given:
+    """The potentials are whole numbers, the halves of float64, which JAX by default has not."""
+    (f, g), *own = (solve._float64_potentials() for solve in solves)
+    if own:
+        f, g = (np.stack(v) for v in zip((f, g), (potentials[0] for potentials in own)))
+    wide = np.array([solve.report.precision == "float64" for solve in solves])
+    return {"f": f.view(np.uint32), "g": g.view(np.uint32), "p": wide if own else wide[0]}
+
+
+def _by_letter(result: Any, solves: Sequence[Any], wanted: str) -> _Given:
+    by: _Given = vars(result._gradients(wanted.rstrip(_STATE), scale=False))
+    return by | _state(solves) if _STATE in wanted else by
+
+
 @calls(**CLOUDS)
 def _found_of_points(
     loss: str, x: Any, y: Any, a: Any, b: Any, of_cost: dict[str, Any], start: Any, options: _Options
 ) -> tuple[float, Callable[[str], Any]]:
     if loss == "sinkhorn_divergence":
         divergence = monge_divergence(x, y, a, b, **of_cost, potentials_init=start, **dict(options))
-        return divergence.value, lambda wanted: vars(divergence._gradients(wanted, scale=False))
+        return divergence.value, functools.partial(_by_letter, divergence, divergence._solves)
     result = run(points_problem(x, y, a, b, **of_cost), "kl", dict(options), start)
-    return result.report.dual, lambda wanted: vars(result._gradients(wanted, scale=False))
+    return result.report.dual, functools.partial(_by_letter, result, (result,))
 
 
 @calls(**_OF_COSTS)
@@ -216,42 +250,102 @@ def _solve(given: _Given, others: Any, *, loss: str, costs: _Options, options: _
     value, differentiate = _found(loss, given, others, costs, options)
     by = differentiate(wanted) if wanted else {}
     found = [value, *(by[letter] for letter in wanted)]
-    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes(given, wanted)))
+    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes(loss, given, wanted)))
 
 
-def _shapes(given: _Given, wanted: str) -> list[Any]:
+def _shapes(loss: str, given: _Given, wanted: str) -> list[Any]:
     value = np.result_type(*(given[letter].dtype for letter in "xyc" if letter in given))
-    return [_Shape((), value), *(_Shape(given[letter].shape, given[letter].dtype) for letter in wanted)]
+    shapes = {letter: _Shape(v.shape, v.dtype) for letter, v in given.items() if v is not None}
+    if loss in _TWICE:
+        parts = _TWICE[loss].parts
+        for letter, points in zip("fg", (given["x"], given["y"])):
+            shapes[letter] = _Shape((*(2 for _ in parts), 2 * points.shape[0]), np.uint32)
+        shapes["p"] = _Shape(parts, np.bool_)
+    return [_Shape((), value), *(shapes[letter] for letter in wanted)]
 
 
 def _call(given: _Given, others: Any, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
     solve = functools.partial(_solve, loss=loss, costs=costs, options=options, wanted=wanted)
-    return _on_host(loss, solve, _shapes(given, wanted), given, others, vmap_method="sequential")
+    return _on_host(solve, _shapes(loss, given, wanted), given, others, vmap_method="sequential")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4))
-def _transport(given: _Given, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    return _call(given, others, loss, costs, options, "")[0]
+_TWICE: dict[str, Any] = {of.name: of for of in (Transport, Divergence)}
+"""The losses that have second derivatives by the points."""
 
 
-def _forward(given: _Given, others: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    label_cost = others[2]
-    if label_cost is not None and label_cost.perturbed:
+def _multiply(
+    given: _Given, labels: Any, state: Any, direction: Any, *, loss: str, costs: _Options, options: _Options
+) -> Any:
+    """The product of the Hessian by the points and a direction (n + m, d), on the host."""
+    given, labels, (f, g, in_float64), direction = jax.tree.map(np.asarray, (given, labels, state, direction))
+    own, of_cost = dict(options), dict(costs) | dict(zip(LABELS, labels))
+    problem = with_weights(points_problem(*(given[letter] for letter in "xyab"), **of_cost), own)
+    to, n = problem.place.empty(*direction.shape), len(given["x"])
+    f, g = f.view(np.float64), g.view(np.float64)
+    halves = [(v[None, :n], v[None, n:]) for v in (direction, to)]
+    multiply_hessian(_TWICE[loss], [problem], f[None], g[None], in_float64[None], own, *halves)
+    return to.astype(direction.dtype)
+
+
+def _product(
+    given: _Given, labels: Any, state: Any, direction: Any, loss: str, costs: _Options, options: _Options
+) -> Any:
+    multiply = functools.partial(_multiply, loss=loss, costs=costs, options=options)
+
+    def solve(_: Any, v: Any) -> Any:
+        return jax.pure_callback(multiply, _Shape(v.shape, v.dtype), given, labels, state, v, vmap_method="sequential")
+
+    # JAX batches this linear map, and transposes it to itself. The map that it inverts is not evaluated.
+    return jax.lax.custom_linear_solve(lambda v: v, direction, solve, symmetric=True)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4, 5))
+def _transport(given: _Given, others: Any, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
+    """The value, and its gradients by the arguments that are `wanted`."""
+    return tuple(_call(given, others, loss, costs, options, wanted))
+
+
+def _inner(v: Any, w: Any, dtype: Any) -> Any:
+    """The sum of the products of the entries, as one operation: outside of jax.jit each takes some 0.1 ms."""
+    axes = tuple(range(v.ndim))
+    dot = jax.lax.dot_general(v, w, ((axes, axes), ((), ())), precision=jax.lax.Precision.HIGHEST)
+    return dot if dot.dtype == dtype else dot.astype(dtype)
+
+
+def _differentiate(loss: str, costs: _Options, options: _Options, wanted: str, primals: Any, tangents: Any) -> Any:
+    """Outputs and tangents of :func:`_transport`."""
+    (given, others), (directions, by_others) = primals, tangents
+    if others[2] is not None and not isinstance(by_others[2], _is_zero):
         raise NotImplementedError(f"{loss}: has derivatives by points and weights, not by label_cost")
-    wanted = "".join(letter for letter, v in given.items() if v is not None and v.perturbed)
-    letters = list(given)
-    given, others = jax.tree.map(lambda leaf: leaf.value, (given, others))
-    value, *gradients = _call(given, others, loss, costs, options, wanted)
-    return value, dict.fromkeys(letters) | dict(zip(wanted, gradients))
+    directions = {letter: v for letter, v in directions.items() if v is not None and not isinstance(v, _is_zero)}
+    how = given, others, loss, costs, options
+    if wanted:
+        value, by, products = _twice(directions, wanted, *how)
+    else:
+        asked = "".join(directions)
+        value, *gradients = _transport(*how, asked)
+        by, products = dict(zip(asked, gradients)), {}
+    tangent = functools.reduce(jax.lax.add, (_inner(by[letter], v, value.dtype) for letter, v in directions.items()))
+    return (value, *(by[letter] for letter in wanted)), (tangent, *(products[letter] for letter in wanted))
 
 
-def _backward(loss: str, costs: _Options, options: _Options, gradients: _Given, by_value: Any) -> Any:
-    if isinstance(by_value, _is_zero):
-        return None, None
-    return dict(zip(gradients, _scaled(list(gradients.values()), by_value))), None
+def _twice(
+    directions: _Given, wanted: str, given: _Given, others: Any, loss: str, costs: _Options, options: _Options
+) -> tuple[Any, _Given, _Given]:
+    """The value, its gradients by the points, and the products of its Hessian with the directions."""
+    if loss not in _TWICE:
+        raise NotImplementedError(_no_second(loss))
+    if not {*wanted, *directions} <= {"x", "y"}:
+        raise NotImplementedError(f"{loss}: has second derivatives by points, not by weights")
+    call = functools.partial(_call, loss=loss, costs=costs, options=options, wanted="xy" + _STATE)
+    value, by_x, by_y, *state = _without_derivatives(f"{loss}: has no third derivatives", call, given, others)
+    whole = jnp.concatenate([directions.get(letter, jnp.zeros_like(given[letter])) for letter in "xy"])
+    product = _product(given, others[:3], state, whole, loss, costs, options)
+    parts = jnp.split(product, [len(given["x"])])
+    return value, {"x": by_x, "y": by_y}, {c: v.astype(given[c].dtype) for c, v in zip("xy", parts)}
 
 
-_transport.defvjp(_forward, _backward, symbolic_zeros=True)
+_transport.defjvp(_differentiate, symbolic_zeros=True)
 
 
 def _check_problem(loss: str, costs: _Options, dimensions: int, with_labels: bool, options: _Options) -> None:
@@ -324,7 +418,7 @@ def _loss(
     known_costs = tuple(known.items())
     _check(_check_problem, loss, known_costs, x.shape[1], of_classes[0] is not None, translated)
     others = (*of_classes, _start(loss, len(x), len(y), start))
-    return _transport({"x": x, "y": y, "a": a, "b": b}, others, loss, known_costs, translated)
+    return _transport({"x": x, "y": y, "a": a, "b": b}, others, loss, known_costs, translated, "")[0]
 
 
 @calls(**CLOUDS)
@@ -342,7 +436,7 @@ def transport(
     potentials_init: Any = None,
     **options: Any,
 ) -> Any:
-    """OT_reg of weighted clouds, in units of the cost, with its first derivatives by points and weights.
+    """OT_reg of weighted clouds, in units of the cost: differentiable by x and y twice, by a and b once.
 
     Args:
         x, y: Points (n x d) and (m x d).
@@ -357,7 +451,11 @@ def transport(
 
     Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. So are wrong numbers in arrays,
     such as NaN, outside of jax.jit; within it they are JAX's error of a callback, whose last line is ours. Derivatives
-    are those of reverse mode; forward mode is a TypeError. A second derivative is a NotImplementedError.
+    are of reverse or forward mode, and second ones of any two of them: jax.hessian, or jax.grad of a function of a
+    gradient. A second derivative by weights and a third one are a NotImplementedError. A second derivative solves a
+    linear system for each direction. Where the system is not solved, it is a RuntimeError, JAX's error of a callback.
+
+    Source: Cuturi 2013; docs/math.md, section 11, for the second derivative.
 
     >>> import jax, monge.jax
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
@@ -387,7 +485,7 @@ def transport_of_costs(
         a, b, reg, unbalanced, max_iter, tol, potentials_init: As for :func:`transport`.
         options: As for :func:`monge.solve`.
 
-    Errors are those of :func:`transport`.
+    Errors are those of :func:`transport`. A second derivative is a NotImplementedError.
 
     >>> import jax, monge.jax
     >>> value, plan = jax.value_and_grad(monge.jax.transport_of_costs)(jax.numpy.array([[0.0, 9.0], [9.0, 0.0]]), reg=1.0)
@@ -404,7 +502,7 @@ def transport_of_costs(
     _check(_check_problem, "transport_of_costs", (), 0, False, translated)
     n, m = cost.shape
     others = (None, None, None, _start("transport_of_costs", n, m, potentials_init))
-    return _transport({"c": cost, "a": a, "b": b}, others, "transport_of_costs", (), translated)
+    return _transport({"c": cost, "a": a, "b": b}, others, "transport_of_costs", (), translated, "")[0]
 
 
 @calls(**CLOUDS)
@@ -422,8 +520,8 @@ def sinkhorn_divergence(
     potentials_init: Any = None,
     **options: Any,
 ) -> Any:
-    """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights. The
-    divergence is transport without the bias of the entropy.
+    """:func:`monge.sinkhorn_divergence` of weighted clouds: transport without the bias of the entropy. It is
+    differentiable by x and y twice, by a and b once.
 
     Args:
         x, y, a, b, reg, options: As for :func:`transport`.
@@ -461,7 +559,7 @@ def _gromov_of(loss: str, given: _Given, plan_init: Any, named: dict[str, Any], 
     translated = tuple(_known({name: v for name, v in (named | options).items() if v is not None}).items())
     _check(_check_gromov, loss, "".join(letter for letter, v in given.items() if v is not None), translated)
     others = (None, None, None, None if start is None else jax.lax.stop_gradient(start))
-    return _transport(given, others, loss, (), translated)
+    return _transport(given, others, loss, (), translated, "")[0]
 
 
 @calls(X_a="x", X_b="y")
@@ -499,7 +597,8 @@ def gromov(
         reg_type, max_iter, tol, options: As for :func:`monge.solve_gromov_sample`.
         plan_init: A start: a plan (n x m) or a :class:`monge.GromovResult`. The value has no derivative by it.
 
-    Derivatives are those at the plan as it is. Other errors and the rules of tracing are those of :func:`transport`.
+    Derivatives are those at the plan as it is, and of first order: a second derivative is a NotImplementedError. Other
+    errors and the rules of tracing are those of :func:`transport`.
 
     >>> import jax, monge.jax
     >>> jax.grad(monge.jax.gromov)(jax.numpy.array([[0.0], [1.0]]), jax.numpy.array([[0.0], [2.0]]))
@@ -584,7 +683,7 @@ def _regularized_shapes(cost: Any, a: Any, b: Any) -> list[Any]:
 def _call_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
     solve = functools.partial(_solve_regularized, weights=weights, options=options)
     shapes = _regularized_shapes(cost, a, b)
-    return _on_host("regularized_transport", solve, shapes, cost, a, b, regularizer, vmap_method="broadcast_all")
+    return _first_only("regularized_transport", solve, shapes, cost, a, b, regularizer, vmap_method="broadcast_all")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
@@ -697,7 +796,7 @@ def _call_project(logits: Any, preset: str, options: _Options) -> Any:
     extra = int(projection_options(preset or None, dict(options)).dustbin)
     shape = (*logits.shape[:-2], logits.shape[-2] + extra, logits.shape[-1] + extra)
     project = functools.partial(_project_host, preset=preset, options=options)
-    return _on_host("project", project, _Shape(shape, logits.dtype), logits, vmap_method="expand_dims")
+    return _first_only("project", project, _Shape(shape, logits.dtype), logits, vmap_method="expand_dims")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
@@ -712,7 +811,7 @@ def _project_forward(logits: Any, preset: str, options: _Options) -> Any:
 def _project_backward(preset: str, options: _Options, logits: Any, by_out: Any) -> Any:
     differentiate = functools.partial(_project_backward_host, preset=preset, options=options)
     shape = _Shape(logits.shape, logits.dtype)
-    return (_on_host("project", differentiate, shape, logits, by_out, vmap_method="broadcast_all"),)
+    return (_first_only("project", differentiate, shape, logits, by_out, vmap_method="broadcast_all"),)
 
 
 _project.defvjp(_project_forward, _project_backward)

@@ -18,12 +18,11 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read, read_index, read_optional
-from .._divergence import views_of_divergence
+from .._hessian import Divergence, Transport, multiply_hessian
 from .._problem import Problem, warn_if_short, with_weights
 from ._operands import is_refusing, refusing
 from ._operator import Rule, as_problems, differentiable, refuse_others, under_transforms, without_derivatives
 from ._options import from_text
-from ._response import TRUSTED, require_solved
 
 _Options = dict[str, Any]
 _Labels = tuple[Tensor | None, Tensor | None, Tensor | None]
@@ -60,13 +59,7 @@ def _row(potentials: Tensor | None, k: int) -> Any:
     return None if potentials is None else potentials[k]
 
 
-class _Transport:
-    """OT(a, b)."""
-
-    name = "transport"
-    parts = ()
-    """The dimensions of the parts of a solve."""
-
+class _Transport(Transport):
     @staticmethod
     def solve(problems: list[Problem], f: Tensor | None, g: Tensor | None, options: _Options) -> list[_core.Plan]:
         given = [(p.geometry, p.a, p.b, _row(f, k), _row(g, k)) for k, p in enumerate(problems)]
@@ -74,14 +67,6 @@ class _Transport:
         if len(given) == 1:  # Messages then do not number the problem.
             return [_core.solve(session, *given[0], options)]
         return _core.solve_batch(session, given, options)
-
-    @staticmethod
-    def of_potentials(
-        problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: _Options
-    ) -> list[_core.Plan]:
-        given = [(p.geometry, p.a, p.b, f[k], g[k]) for k, p in enumerate(problems)]
-        own = options | {"precision": "float64"} if bool(in_float64.any()) else options
-        return _core.plans_of(problems[0].place.session(None), given, own)
 
     @staticmethod
     def value(plan: _core.Plan) -> float:
@@ -95,43 +80,12 @@ class _Transport:
     def potentials(plan: _core.Plan, f: Tensor, g: Tensor) -> None:
         plan.potentials(f, g)
 
-    @staticmethod
-    def hessian_product(
-        plan: _core.Plan, v_x: Tensor, v_y: Tensor, to_x: Tensor, to_y: Tensor, tolerance: float
-    ) -> list[tuple[_core.Plan, _core.LinearReport]]:
-        return [(plan, plan.hessian_product(v_x, v_y, to_x, to_y, tolerance=tolerance))]
 
-
-class _Divergence:
-    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2."""
-
-    name = "sinkhorn_divergence"
-    parts = (3,)
-
-    @staticmethod
-    def _views(problems: list[Problem], f: Tensor | None, g: Tensor | None, in_float64: Tensor | None) -> list[Any]:
-        precisions = None if in_float64 is None else in_float64.tolist()
-        views = []
-        for k, problem in enumerate(problems):
-            potentials = None
-            if f is not None and g is not None:
-                f_aa, f_bb = (v[k, 1] if v.shape[1] > 1 else None for v in (f, g))  # A start may lack them.
-                potentials = f[k, 0], g[k, 0], f_aa, f_aa, f_bb, f_bb
-            of_parts = None if precisions is None else ["float64" if wide else "auto" for wide in precisions[k]]
-            views.append(views_of_divergence([problem], potentials, of_parts))
-        return views
-
+class _Divergence(Divergence):
     @staticmethod
     def solve(problems: list[Problem], f: Tensor | None, g: Tensor | None, options: _Options) -> list[_core.Divergence]:
-        views = _Divergence._views(problems, f, g, None)
+        views = Divergence.views(problems, f, g, None)
         return _core.sinkhorn_divergences(problems[0].place.session(None), views, options)
-
-    @staticmethod
-    def of_potentials(
-        problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: _Options
-    ) -> list[_core.Divergence]:
-        views = _Divergence._views(problems, f, g, in_float64)
-        return _core.divergences_of(problems[0].place.session(None), views, options)
 
     @staticmethod
     def value(divergence: _core.Divergence) -> float:
@@ -148,18 +102,6 @@ class _Divergence:
             other = torch.empty_like(to)
             plan.potentials(to, other)
             to.add_(other).mul_(0.5)  # For a cost matrix the two may differ by the tolerance.
-
-    @staticmethod
-    def hessian_product(
-        divergence: _core.Divergence, v_x: Tensor, v_y: Tensor, to_x: Tensor, to_y: Tensor, tolerance: float
-    ) -> list[tuple[_core.Plan, _core.LinearReport]]:
-        """Products for all terms. In OT(a, a) both arguments move alike: half of its derivative is that by one."""
-        solved = [(divergence.ab, divergence.ab.hessian_product(v_x, v_y, to_x, to_y, tolerance=tolerance))]
-        for plan, v, to in ((divergence.aa, v_x, to_x), (divergence.bb, v_y, to_y)):
-            own = torch.empty_like(to)
-            solved.append((plan, plan.hessian_product(v, v, own, None, tolerance=tolerance)))
-            to -= own
-        return solved
 
 
 def _potentials_like(of: Any, points: Tensor) -> Tensor:
@@ -210,37 +152,6 @@ def _gradients_of(solved: list[Any], x: Tensor, y: Tensor, wanted: str) -> tuple
         if any(v is not None for v in views):
             made.gradients(*views, scale=False)
     return by
-
-
-def _is_solved(plan: _core.Plan, report: _core.LinearReport) -> bool:
-    return report.status == "converged" or report.residual <= TRUSTED[plan.report.precision]
-
-
-def _multiply_hessian(
-    of: Any,
-    problems: list[Problem],
-    f: Tensor,
-    g: Tensor,
-    in_float64: Tensor,
-    options: _Options,
-    directions: tuple[Tensor, Tensor],
-    to: tuple[Tensor, Tensor],
-) -> None:
-    """Where float32 does not solve for a product, and the precision is free, a plan in float64 gives it."""
-    (v_x, v_y), (to_x, to_y) = directions, to
-    # The rounding of the products bounds the residual.
-    tolerance = 1e-10 if to_x.dtype == torch.float64 else 1e-5
-    is_free = options.get("precision", "auto") == "auto"
-    for k, made in enumerate(of.of_potentials(problems, f, g, in_float64, options)):
-        arguments = read("v", v_x[k]), read("v", v_y[k]), to_x[k], to_y[k], tolerance
-        solved = of.hessian_product(made, *arguments)
-        if is_free and not all(_is_solved(*each) or each[0].report.precision == "float64" for each in solved):
-            one = slice(k, k + 1)
-            (made,) = of.of_potentials([problems[k]], f[one], g[one], torch.ones_like(in_float64[one]), options)
-            solved = of.hessian_product(made, *arguments)
-        for plan, report in solved:
-            if not _is_solved(plan, report):
-                require_solved("hessian_product", report.residual, 1.0, report.iterations, plan.report.precision)
 
 
 def _save(ctx: Any, *tensors: Tensor | None) -> None:
@@ -417,7 +328,7 @@ def _hessian_product(of: Any) -> Rule:
         own = from_text(options)
         problems = _problems(x, y, a, b, (labels_x, labels_y, label_cost), geometry, own)
         to = torch.empty_like(x), torch.empty_like(y)
-        _multiply_hessian(of, problems, f, g, in_float64, own, (v_x, v_y), to)
+        multiply_hessian(of, problems, f, g, in_float64, own, (v_x, v_y), to)
         return to
 
     @operator.register_fake

@@ -19,15 +19,12 @@ import torch
 from torch import Tensor
 
 from .. import _core
+from .._hessian import TRUSTED, require_solved
 from .._problem import Problem, at_the_end, warn
 from ._points import LEAST_MASS, Dense, OfPlan, filled, slope_of, weights_of, with_ones
 
 _UNIT = {"tf32": 2.0**-11, "float32": 2.0**-24, "float64": 2.0**-53}
 """The unit roundoff of the products."""
-TRUSTED = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-4}
-"""The relative residual above which a derivative has a warning."""
-_UNSOLVED = {"tf32": 1e-1, "float32": 1e-3, "float64": 1e-3}
-"""The relative residual above which a derivative is an error."""
 _LOST = 1e-3
 """The relative rounding of a right side, or of a derivative, above which float32 does not do."""
 _NEAR = {"tf32": 1e-2, "float32": 1e-4, "float64": 1e-4}
@@ -52,18 +49,6 @@ SumsOf = Callable[[Problem, _core.Plan, int], Tensor]
 class FallsShortError(Exception):
     """The derivative of refined potentials is needed: the products of a plan in float32 have too few digits, or the
     potentials are too far from the optimum."""
-
-
-def require_solved(name: str, residual: float, size: float, steps: int, precision: str) -> None:
-    """RuntimeError, or a warning, where the linear system of a derivative has a large residual, relative to `size`."""
-    if not residual <= _UNSOLVED[precision] * size:
-        easier = "a larger reg" + ("" if precision == "float64" else ", or precision='float64',")
-        raise RuntimeError(
-            f"{name}: its linear system is not solved: the residual is {residual / size:.1e} of the right side after "
-            f"{steps} steps in {precision}; {easier} makes it easier"
-        )
-    if residual > TRUSTED[precision] * size:
-        warn(f"{name}: has an error: its linear system has the residual {residual / size:.1e}")
 
 
 def _warn_of_distance(error: float, precision: str) -> None:

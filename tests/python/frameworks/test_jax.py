@@ -89,7 +89,7 @@ def test_derivatives(name, unbalanced):
         a, b = jax.nn.softmax(p), jax.nn.softmax(q)
         return LOSSES[name](x, y, a, b, reg=0.5, tol=1e-13, unbalanced=unbalanced)
 
-    check_grads(loss, (x, y, p, q), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
+    check_grads(loss, (x, y, p, q), order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
     np.testing.assert_allclose(jax.jit(loss)(x, y, p, q), loss(x, y, p, q), rtol=1e-12)
     xs = jnp.stack([x, x + 1])
     each = jax.vmap(loss, in_axes=(0, None, None, None))(xs, y, p, q)
@@ -178,16 +178,14 @@ def test_each_gradient_has_the_dtype_of_its_argument(name):
     assert by_b.dtype == jnp.float32
 
 
-@pytest.mark.parametrize("name", [*LOSSES, "regularized_transport", "project"])
+@pytest.mark.parametrize("name", ["regularized_transport", "project"])
 def test_second_derivatives_are_refused(name):
-    x, y = clouds()
-    function = getattr(monge.jax, name)
-    given = {"regularized_transport": costs(), "project": jnp.ones((3, 3), jnp.float32)}.get(name, x)
-    rest = {"regularized_transport": QUADRATIC, "project": {}}.get(name, {"y": y, "reg": 0.5})
+    given = costs() if name == "regularized_transport" else jnp.ones((3, 3), jnp.float32)
 
     def loss(v):
-        found = function(v, **rest)
-        return (found**2).sum() if name == "project" else found[0] if name == "regularized_transport" else found
+        if name == "project":
+            return (monge.jax.project(v) ** 2).sum()
+        return monge.jax.regularized_transport(v, **QUADRATIC)[0]
 
     def twice(v):
         return jax.grad(lambda v: (jax.grad(loss)(v) ** 2).sum())(v)
@@ -537,7 +535,7 @@ def test_costs_of_a_matrix(unbalanced):
         a, b = jax.nn.softmax(p), jax.nn.softmax(q)
         return monge.jax.transport_of_costs(c, a, b, reg=0.2, tol=1e-13, unbalanced=unbalanced)
 
-    check_grads(loss, (c, p, q), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
+    check_grads(loss, (c, p, q), order=1, modes=["fwd", "rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
     value, found = jax.value_and_grad(loss)(c, p, q)
     a, b = np.array(jax.nn.softmax(p)), np.array(jax.nn.softmax(q))
     result = monge.solve(np.array(c), a, b, reg=0.2, tol=1e-13, unbalanced=unbalanced)
@@ -548,8 +546,9 @@ def test_costs_of_a_matrix(unbalanced):
     np.testing.assert_array_equal(jax.vmap(loss, (0, None, None))(stack, p, q)[0], value)
     warm = monge.jax.transport_of_costs(c, a, b, reg=0.2, potentials_init=result, unbalanced=unbalanced, tol=1e-9)
     assert float(warm) == pytest.approx(float(value), rel=1e-8)
-    with pytest.raises(NotImplementedError, match="^transport_of_costs: has no second derivatives"):
-        jax.hessian(loss)(c, p, q)
+    for transform in (jax.hessian(loss), jax.jit(jax.jacrev(jax.jacrev(loss)))):
+        with pytest.raises(NotImplementedError, match="^transport_of_costs: has no second derivatives"):
+            transform(c, p, q)
 
 
 def test_costs_of_points_and_of_their_matrix_agree():
