@@ -202,6 +202,8 @@ def draw(run: Run, picture: Path) -> None:
     if run["device"] == "cpu":
         curves(last, "memory", lambda row: row["given"]["n"], lambda row: max(row["mib"], 0.1), "solver")
         last.set(title="Memory over n: growth of the process, d = 16", xlabel="n = m", ylabel="MiB")
+    elif not of_table(run, "multiscale"):
+        last.set_axis_off()
     else:
         n = min(row["given"]["n"] for row in of_table(run, "multiscale"))
         time = lambda row: row["ms"] if row["given"]["n"] == n else 0.0  # noqa: E731

@@ -57,6 +57,7 @@ def test_a_run_that_was_broken_off_goes_on(speed, tmp_path, monkeypatch):
     measure, kept = speed("measure"), tmp_path / "speed.part"
     monkeypatch.setattr(measure, "cases", lambda sizes, device: iter(()))
     monkeypatch.setattr(measure, "memory", lambda sizes, failed: [])
+    monkeypatch.setattr(measure, "PACKAGES", {})
     row = {"case": "exact, n 3", "table": "exact", "solver": "Monge"}
     kept.write_text(json.dumps({"at": {"commit": "0ld", "changed": False}, "rows": [row], "absent": {}, "failed": {}}))
     assert measure.report("small", "cpu", kept)["rows"] == []
