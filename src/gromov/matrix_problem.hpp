@@ -43,7 +43,7 @@ class MatrixProblem : public GromovProblem {
 
     DenseMatrix matrix;  // Less the weighted mean; for the target of the loss kl half of the logarithm.
     DenseMatrix own;
-    double mean = 0;      // Of the entries; for the target of kl their geometric mean.
+    double mean = 0;      // The mean of the entries; for the target of kl the geometric one.
     bool is_log = false;  // Whether this is the target of kl.
     bool symmetric = true;
   };
