@@ -59,7 +59,8 @@ bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precis
   int const window = is_warm_ ? kWarmSweepsOfRate : times_.mixes ? kMixedSweepsOfRate : kSweepsOfRate;
   double sweeps = trend.foreseen_sweeps(wanted, window);
   if (floor > wanted) sweeps += (times_.float64 - 1) * (sweeps - trend.foreseen_sweeps(floor, window));
-  return sweeps > (had_chance && may_be_early ? newton / 4 : newton);
+  bool const is_dear = times_.mixes && trend.sweeps() > newton;
+  return sweeps > newton * (had_chance && may_be_early ? 0.25 : is_dear ? 0.5 : 1);
 }
 
 bool NewtonChoice::pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const {
