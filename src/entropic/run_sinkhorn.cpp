@@ -329,18 +329,16 @@ class HostRuns {
     }
     std::vector<std::unique_ptr<EntropicOperator>> operators = host.entropic_operators(inputs);
     for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->go_to_host(std::move(operators[k]));
-    auto const finish = [&](std::size_t k) {
+    auto const finish = [&](Runs some) {
       std::unique_ptr<Sweeper> const sweeper = host.sweeper();
-      while (runs[k]->is_for_host()) {
-        sweep(host, *sweeper, waiting_for(SinkhornAction::sweep, {runs[k]}));
-        step(host, waiting_for(SinkhornAction::newton, {runs[k]}));
+      while (!some.empty()) {
+        sweep(host, *sweeper, waiting_for(SinkhornAction::sweep, some));
+        step(host, waiting_for(SinkhornAction::newton, some));
+        std::erase_if(some, [](SinkhornRun const* run) { return !run->is_for_host(); });
       }
     };
-    if (runs[0]->options().progress) {  // It is called on the caller's thread.
-      for (std::size_t k = 0; k < runs.size(); ++k) finish(k);
-    } else {
-      for_each(host, runs, finish);
-    }
+    // Progress is shown on the caller's thread, so with it all problems take a step together.
+    runs[0]->options().progress ? finish(runs) : for_each(host, runs, [&](std::size_t k) { finish({runs[k]}); });
     for (SinkhornRun const* run : runs) run->give_potentials_back();
   }
 

@@ -151,6 +151,23 @@ TEST(HostNewton, calls_progress_on_the_callers_thread_and_stops) {
   }
 }
 
+// Python watches every solve for signals.
+TEST(HostNewton, takes_the_steps_of_watched_problems_together) {
+  Context const context = Context::cpu(1);
+  WaitingDevice const waiting(backend_of(context));
+  std::vector<Problem> const problems = small_problems();
+  SolveOptions options{.eps_relative = 0.01, .method = Method::newton, .tolerance = 1e-9};
+  Solved const expected = solve_on(context, waiting, problems, options);
+  std::vector<int> seen;
+  options.progress = [&](Progress const& progress) {
+    if (progress.kind == StepKind::newton) seen.push_back(progress.problem);
+    return true;
+  };
+  Solved const actual = solve_on(context, waiting, problems, options);
+  for (std::size_t k = 0; k < problems.size(); ++k) EXPECT_EQ(actual.potentials[k].f, expected.potentials[k].f);
+  EXPECT_EQ(std::vector<int>(seen.begin(), seen.begin() + 4), (std::vector{2, 3, 2, 3}));  // Others sweep first.
+}
+
 TEST(HostNewton, of_quadratic_plans_ends_at_the_plan_of_a_solve_there) {
   Context const context = Context::cpu(1);
   Backend const& plain = backend_of(context);
