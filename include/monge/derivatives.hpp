@@ -6,6 +6,7 @@
 // The report's dual value is D at the plan's potentials. docs/math.md, section 11; FlashSinkhorn, Theorem 5 and
 // Appendix F.
 #pragma once
+#include <cstdint>
 #include <limits>
 
 #include <monge/array.hpp>
@@ -48,7 +49,8 @@ struct GradientReport {
   /// step. NaN without an estimate, and where the plan or the step is not finite or the system for the step breaks
   /// down.
   double distance = std::numeric_limits<double>::quiet_NaN();
-  int iterations = 0;  ///< Steps of the estimate.
+  int iterations = 0;           ///< Steps of the estimate.
+  std::int64_t peak_bytes = 0;  ///< Report::peak_bytes, of the call for the derivatives.
 };
 
 /// Options of the conjugate gradients for a system in the potentials, with the matrix
@@ -83,6 +85,7 @@ struct LinearReport {
   LinearStatus status = LinearStatus::converged;
   int iterations = 0;   ///< Steps taken.
   double residual = 0;  ///< Relative to the right side, in the arithmetic of the plan; 0 if the right side is 0.
+  std::int64_t peak_bytes = 0;  ///< Report::peak_bytes, of the call that solved the system.
 };
 
 }  // namespace monge

@@ -98,6 +98,7 @@ void visit_members(GradientReport const*, Visit const& visit) {
   visit("marginal_error", &GradientReport::marginal_error);
   visit("distance", &GradientReport::distance);
   visit("iterations", &GradientReport::iterations);
+  visit("peak_bytes", &GradientReport::peak_bytes);
 }
 
 template <class Visit>
@@ -112,6 +113,7 @@ void visit_members(LinearReport const*, Visit const& visit) {
   visit("status", &LinearReport::status);
   visit("iterations", &LinearReport::iterations);
   visit("residual", &LinearReport::residual);
+  visit("peak_bytes", &LinearReport::peak_bytes);
 }
 
 template <class Visit>

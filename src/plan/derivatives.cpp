@@ -4,6 +4,7 @@
 
 #include <monge/plan.hpp>
 
+#include "core/memory_count.hpp"
 #include "geometry/validation.hpp"
 #include "plan/plan_state.hpp"
 
@@ -35,7 +36,10 @@ LinearReport solved_in_step(Plan::State const& state, char const* call, NamedInp
   };
   return in_step(state.context, call, describe, [&] {
     validate_linear_options(options);
-    return body();
+    MemoryPeak const memory(backend_of(state.context).memory());
+    LinearReport report = body();
+    report.peak_bytes = memory.bytes();
+    return report;
   });
 }
 
@@ -117,6 +121,7 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
   return in_step(*state_, "Plan::gradients", {{"error_iterations", static_cast<double>(options.error_iterations)}},
                  [&] {
                    check("error_iterations", at_least(0), options.error_iterations);
+                   MemoryPeak const memory(backend_of(state_->context).memory());
                    write_gradients(state_->plan->vectors(), gradient_vectors(*state_, out), out);
 
                    GradientReport report;
@@ -132,6 +137,7 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
                      report.distance = value;
                      report.iterations = iterations;
                    }
+                   report.peak_bytes = memory.bytes();
                    return report;
                  });
 }

@@ -51,5 +51,19 @@ TEST_P(PeakBytes, are_in_every_report_of_a_batch_a_solver_and_a_divergence) {
   for (Plan const* plan : {&divergence.ab, &divergence.aa, &divergence.bb}) EXPECT_GT(plan->report().peak_bytes, 0);
 }
 
+TEST_P(PeakBytes, of_derivatives_by_points_are_far_below_those_of_all_pairs) {
+  if (GetParam().costs != Costs::points) GTEST_SKIP() << "a matrix has all pairs";
+  constexpr std::int64_t kSize = 3000;
+  Plan const plan = solve(make_problem({kSize, kSize, 3}));
+  std::vector<double> direction(3 * kSize, 1.0), x(3 * kSize);
+  std::int64_t const of_gradient = plan.gradients({.x = {x.data(), kSize, 3}}).peak_bytes;
+  LinearReport const product =
+      plan.hessian_product({.x = {direction.data(), kSize, 3}}, {.x = {x.data(), kSize, 3}}, {.iterations = 5});
+  for (std::int64_t const peak : {of_gradient, product.peak_bytes}) {
+    EXPECT_GE(peak, 4 * 2 * kSize * 3) << "the points of the plan are alive";
+    EXPECT_LT(peak, 4 * kSize * kSize / 2);
+  }
+}
+
 }  // namespace
 }  // namespace monge::oracle
