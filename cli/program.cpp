@@ -106,9 +106,9 @@ std::string explain(CLI::App& app, CLI::ParseError const& error, std::vector<std
 int run_program(int argc, char const* const* argv) {
   int exit_code = kDone;
   CLI::App app("Optimal transport.", "monge");
-  app.footer(
-      "Example: monge solve x.npy y.npy --out result/\n"
-      "Exit codes: 0 converged, completed or optimal, 3 ended short of the tolerance, 2 error, 130 interrupted.");
+  std::string const exit_codes =
+      "Exit codes: 0 converged, completed or optimal, 3 ended short of the tolerance, 2 error, 130 interrupted.";
+  app.footer(exit_codes);  // Commands inherit it.
   app.set_version_flag("--version", "monge " + version());
   app.require_subcommand(1);
   add_solve_command(app, exit_code);
@@ -120,6 +120,8 @@ int run_program(int argc, char const* const* argv) {
   add_transform_command(app, exit_code);
   add_project_command(app, exit_code);
   add_info_command(app, exit_code);
+  for (CLI::App* const with_example : {&app, app.get_subcommand("solve")})
+    with_example->footer("Example: monge solve x.npy y.npy --out result/\n" + exit_codes);
   try {
     begin_ranks();
     std::vector<std::string> const arguments = spelled_arguments(argc, argv);

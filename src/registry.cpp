@@ -1,6 +1,4 @@
 // The backends of this build. No other file tests MONGE_HAVE_CUDA.
-#include "registry.hpp"
-
 #include <thread>
 
 #include <hwy/highway.h>
@@ -9,6 +7,7 @@
 #include <monge/version.hpp>
 
 #include "core/out_of_memory.hpp"
+#include "cpu/backend.hpp"
 
 #ifdef MONGE_HAVE_CUDA
 #include <cuda_runtime_api.h>

@@ -105,7 +105,7 @@ struct DeviceInfo {
 
 /// The CPU first, then every CUDA device that a Context can be made for.
 MONGE_API std::vector<DeviceInfo> devices();
-/// Empty if CUDA is usable, otherwise the reason ("built without CUDA", "no CUDA device: ...").
+/// Empty if CUDA is usable, otherwise the reason, a sentence without a full stop.
 MONGE_API std::string cuda_unavailable_reason();
 /// "0.1.0".
 MONGE_API std::string version();

@@ -118,7 +118,7 @@ template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
   visit(Field{"eps_relative", kPositive,
-              "eps as a share of the mean cost, where eps is not given; takes one pass for euclidean and p-norm"},
+              "eps as a fraction of the mean cost, where eps is not given; takes one pass for euclidean and p-norm"},
         options.eps_relative);
   visit(Field{"method", OneOf<Method>(),
               "how potentials are found; auto is sinkhorn, and newton or multiscale where that pays; multiscale is for "
@@ -127,12 +127,10 @@ void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"tolerance", kNotNegative,
               "stop when the quantity of the criterion is at most this; 0 runs all iterations of the method"},
         options.tolerance);
-  visit(
-      Field{
-          "criterion", OneOf<Criterion>(),
-          "quantity that the tolerance bounds: the L1 marginal error or the L2 gradient of the dual, as shares of the "
-          "mass, or the gap, as a share of the primal value (or of eps times the mass, if that is more)"},
-      options.criterion);
+  visit(Field{"criterion", OneOf<Criterion>(),
+              "quantity that the tolerance bounds: the L1 marginal error or the L2 gradient of the dual, as fractions "
+              "of the mass, or the gap, as a fraction of the primal value (or of eps times the mass, if that is more)"},
+        options.criterion);
   visit(Field{"iterations", at_least(1), "at most this many sweeps or other passes, annealing included"},
         options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
@@ -149,7 +147,7 @@ void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"cache_bytes", at_least(0), "memory in which scores and entries of the plan are kept; 0 keeps none"},
         options.cache_bytes);
   visit(Field{"splr_density", Bounds{.least = 0, .most = 1, .least_open = false, .most_open = false},
-              "method splr: largest share of the pairs in the sparse part; 0: 10 / min(n, m)"},
+              "method splr: largest fraction of the pairs in the sparse part; 0: 10 / min(n, m)"},
         options.splr.density);
   visit(Field{"splr_shift", kPositive, "method splr: largest number added to the diagonal, in mass over cost"},
         options.splr.shift);

@@ -93,7 +93,7 @@ struct ExactOptions {
 /// Calls visit(Field, member), in this order, for each field that a name and a value can set.
 template <class Options, class Visitor>
 void visit_exact_options(Options& options, Visitor&& visit) {
-  visit(Field{"tolerance", kPositive, "largest violation of a reduced cost, as a share of the scale of the costs"},
+  visit(Field{"tolerance", kPositive, "largest violation of a reduced cost, as a fraction of the scale of the costs"},
         options.tolerance);
   visit(Field{"candidates", at_least(1), "pairs of each row and of each column that the first round takes"},
         options.candidates);

@@ -186,7 +186,7 @@ void visit_gromov_options(Options& options, Visitor&& visit) {
   visit(Field{"penalty_b", kNotNegative, "unbalanced marginals: weight of the KL divergence of columns"},
         options.penalty_b);
   visit(Field{"mass", kNotNegative, "partial marginals: mass to transport, at most the smaller total"}, options.mass);
-  visit(Field{"tolerance", kPositive, "stop when a step changes the cross moment by at most this share"},
+  visit(Field{"tolerance", kPositive, "stop when a step changes the cross moment by at most this fraction of it"},
         options.tolerance);
   visit(Field{"iterations", at_least(1), "at most this many steps of a start"}, options.iterations);
   visit(Field{"sweeps", at_least(1), "at most this many sweeps of a step"}, options.sweeps);

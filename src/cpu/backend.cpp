@@ -1,3 +1,5 @@
+#include "cpu/backend.hpp"
+
 #include <omp.h>
 #include <unistd.h>
 
@@ -30,7 +32,6 @@
 #include "cpu/runtime/memory.hpp"
 #include "cpu/runtime/threads.hpp"
 #include "geometry/validation.hpp"
-#include "registry.hpp"
 
 namespace monge {
 namespace {

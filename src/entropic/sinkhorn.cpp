@@ -192,8 +192,8 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
 }  // namespace
 
 double truncation_to(double tolerance) {
-  // Each side may lack an eighth of the tolerance, which the certificate adds to the error.
-  constexpr double kPart = 8, kMost = 1e-2, kOfFixedSweeps = 1e-8;
+  // Each side may lack a twentieth of the tolerance, which the certificate adds to the error.
+  constexpr double kPart = 20, kMost = 1e-2, kOfFixedSweeps = 1e-8;
   return tolerance > 0 ? std::min(tolerance, kMost) / kPart : kOfFixedSweeps;
 }
 

@@ -1,5 +1,5 @@
-// Pairs of least cost less a potential: the c-transform and its nearest neighbours, in float64, by one pass over all
-// pairs or, for many points in few dimensions, by a tree.
+// The pair of each row with the least C_ij - g_j, which is the c-transform, and its nearest neighbours, in float64: by
+// one pass over all pairs or, for many points in few dimensions, by a tree.
 #pragma once
 #include <cstdint>
 #include <memory>

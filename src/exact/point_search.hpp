@@ -54,7 +54,7 @@ class PointSearch {
   std::vector<double> points_;  // In tree order.
   std::vector<double> origin_;
   SearchCost cost_;
-  double unit_;  // Of coordinates in bounds: their squared distances, or their p-norms, are costs.
+  double unit_;  // The unit of coordinates in bounds, whose squared distances or p-norms are costs.
   int threads_;
   TileBoxes boxes_;
 };

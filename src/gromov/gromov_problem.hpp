@@ -127,7 +127,7 @@ class GromovProblem : public GromovBounds, public GromovDerivatives {
   GromovMarginals marginals_;
   double penalty_a_, penalty_b_;
   bool is_proximal_;
-  double eps_;  // Of the objective: 0 by the proximal method.
+  double eps_;  // eps of the objective: 0 by the proximal method.
   DenseVector a_, b_;
   DenseVector first_a_, first_b_;  // Marginals of the starts.
   double alpha_ = 1, total_ = 1, constant_ = 0, size_ = 0, least_ = 0, largest_ = 0;

@@ -1,16 +1,30 @@
-"""Fails where folders of src include each other, in a circle of any length: layers go one way down."""
+"""Fails where a folder of src includes one above it, or folders include each other in a circle of any length."""
 import pathlib
 import re
 import sys
 from graphlib import CycleError, TopologicalSorter
+
+# From below; folders that are not named are solvers. Files of src itself, the registry, lie above all.
+LEVELS = {"core": 0, "ranks": 1, "geometry": 1, "seam": 2, "cpu": 4, "cuda": 4, ".": 5}
+SOLVERS = 3
 
 root = pathlib.Path(sys.argv[1])
 folders: dict[str, set[str]] = {}
 for file in root.rglob("*.*"):
     if file.suffix in {".hpp", ".cpp", ".cuh", ".cu"}:
         folder = file.parent.relative_to(root).as_posix()
-        included = re.findall(r'^#include "(.+)/[^/]+"', file.read_text(), re.MULTILINE)
-        folders.setdefault(folder, set()).update(path for path in included if path != folder)
+        included = re.findall(r'^#include "(?:(.+)/)?[^/"]+"', file.read_text(), re.MULTILINE)
+        folders.setdefault(folder, set()).update(path for path in (path or "." for path in included) if path != folder)
+
+
+def level(folder: str) -> int:
+    return LEVELS.get(folder.partition("/")[0], SOLVERS)
+
+
+for folder, included in sorted(folders.items()):
+    for other in sorted(included):
+        if level(other) > level(folder) or {folder.partition("/")[0], other.partition("/")[0]} == {"cpu", "cuda"}:
+            sys.exit(f"{folder} includes {other}, which lies above it or beside it")
 try:
     print(f"{len(list(TopologicalSorter(folders).static_order()))} folders, one way down")
 except CycleError as error:

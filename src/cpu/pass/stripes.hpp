@@ -31,7 +31,7 @@ struct Workspace {
 
   Buffer<T> stripe, row_scratch;
   std::vector<double> block_scale, row_max, row_sum, row_moment;
-  std::vector<std::int32_t> panels;  // Of the stripe, where a tile is several.
+  std::vector<std::int32_t> panels;  // The panels of the stripe, where a tile has several.
   double offset = 0;                 // Offset of the logits; not part of row_max.
   StripeArgs<T> args{};
 };

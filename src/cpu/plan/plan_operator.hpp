@@ -118,7 +118,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   double eps_;
   Workers workers_;
   double cache_bytes_;                   // The part of the cache that no side has taken.
-  std::optional<CountedList> tiles_[2];  // Of tiles(), once a pass needs them.
+  std::optional<CountedList> tiles_[2];  // The result of tiles(), once a pass needs it.
   std::optional<Side> new_side_;         // The side of new points, made by at().
   std::unique_ptr<Products> products_[2];
   std::unique_ptr<HostVector> transforms_[2];  // Arguments of set_transforms().

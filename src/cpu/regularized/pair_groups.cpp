@@ -15,7 +15,7 @@ PairGroups::PairGroups(IndexMatrixView labels, std::vector<double> weights, int 
   std::int64_t const m = labels.columns, none = groups();
   weights_.push_back(0);
   std::vector<std::vector<Part>> of_columns(to_size(m));
-  constexpr std::int64_t kPairsOfLabel = 16;  // Take as long as a label, which is sorted.
+  constexpr std::int64_t kPairsOfLabel = 16;  // Reading them takes as long as sorting a label.
   parallel_for(useful_threads(threads, n_ * kPairsOfLabel, m), m, [&](std::int64_t j) {
     std::vector<std::int64_t> group;
     for (std::int64_t i = 0; i < n_; ++i) {

@@ -7,7 +7,7 @@
 
 namespace monge::cuda {
 
-/// The arguments of the block's problem, and the blocks of that problem that it stands for: `count` from `block` on.
+/// What a block works on: the arguments of its problem, and `count` of the problem's blocks from number `block` on.
 template <class Arguments>
 struct Share {
   Arguments const& arguments;
@@ -19,7 +19,7 @@ inline constexpr bool kOfMany = false;
 template <class Arguments>
 inline constexpr bool kOfMany<Many<Arguments>> = true;
 
-/// Share number `at`, by default that of the block's own number.
+/// The share of the block with number `at`, by default of this block.
 template <class Arguments>
 __device__ __forceinline__ Share<Arguments> share_of(One<Arguments> const& source, unsigned at = blockIdx.x) {
   return {source.arguments, static_cast<int>(at), 1};

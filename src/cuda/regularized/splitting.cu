@@ -22,7 +22,7 @@ namespace monge::cuda {
 
 inline constexpr int kRestartThreads = 1024;
 
-/// One block.
+/// The grid has one block.
 template <class T, class Source>
 __global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Source const source) {
   Share<SplittingRestart> const share = share_of(source);

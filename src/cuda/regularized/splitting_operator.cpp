@@ -19,8 +19,8 @@ constexpr int kIterationsPerGraph = 20;
 /// Recording a graph takes as long as launching this many iterations.
 constexpr int kIterationsBeforeGraph = 40;
 
-/// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
-/// loses, whose problems would be solved one after the other.
+/// The entries of a problem of at least this size stay in shared memory if they fit. Such problems are solved one after
+/// the other; a batch of smaller ones would lose more by this than each gains.
 constexpr std::int64_t kLeastResidentBytes = std::int64_t{3} << 20;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

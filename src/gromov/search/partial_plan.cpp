@@ -16,7 +16,7 @@ double log_scale(DenseVector const& weights, DenseVector const& logs, double mas
   for (Eigen::Index i = 0; i < weights.size(); ++i)
     if (weights(i) > 0) order.push_back(i);
   std::sort(order.begin(), order.end(), [&](auto i, auto k) { return logs(i) > logs(k); });
-  // log sum w t of this place and those behind it.
+  // rest[k]: the logarithm of the sum of w t over order[k], order[k + 1], ...
   std::vector<double> rest(order.size());
   double sum = 0, top = logs(order.back());
   for (std::size_t k = order.size(); k-- > 0;) {

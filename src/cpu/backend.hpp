@@ -1,4 +1,4 @@
-// The CPU backend as the registry makes it.
+// The CPU backend, for the registry.
 #pragma once
 #include <memory>
 #include <optional>
