@@ -36,7 +36,7 @@ auto read_on_first_rank(Read const& read, Parse const& parse) {
 
 DeviceChoice begin_run(Run& run, RunArguments const& arguments) {
   leave_on_interrupt();
-  DeviceChoice const device = choose_device(arguments.device, arguments.threads, arguments.rank_limit);
+  DeviceChoice device = choose_device(arguments.device, arguments.threads, arguments.rank_limit);
   run.arguments = arguments;
   run.device = device.info;
   return device;

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import on_host
+from ._exact import ExactResult
 from ._names import whole
 from ._regularized import RegularizedResult
 from ._result import OTResult
@@ -15,9 +16,14 @@ from ._versions import imported
 __all__ = ["convergence", "displacement", "plan"]
 
 
-def _of_one_problem(result: Any) -> None:
-    if not isinstance(result, (OTResult, RegularizedResult)):
-        raise TypeError(f"result: is a {type(result).__name__}; must be an OTResult or a RegularizedResult")
+_WITH_HISTORY = (OTResult, RegularizedResult)
+_WITH_PLAN = (*_WITH_HISTORY, ExactResult)
+
+
+def _require(result: Any, *classes: type) -> None:
+    if not isinstance(result, classes):
+        names = " or ".join(known.__name__ for known in classes)
+        raise TypeError(f"result: is of the class {type(result).__name__}; must be {names}")
 
 
 def _axes(ax: Any) -> Any:
@@ -39,7 +45,7 @@ def convergence(
 
     A regularised result has the relative residual instead, and its checks at a weight above the target are grey.
     """
-    _of_one_problem(result)
+    _require(result, *_WITH_HISTORY)
     ax = _axes(ax)
     history: Any = result.report.history
     x = [check.seconds if by_time else check.iteration for check in history]
@@ -58,16 +64,18 @@ def convergence(
     return ax
 
 
-def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
+def plan(
+    result: OTResult | RegularizedResult | ExactResult, ax: Any = None, *, top: int | None = None, **keywords: Any
+) -> Any:
     """The plan as an image, or with `top`, for large plans, the largest entries of each row as dots.
 
     Args:
-        result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult`.
+        result: An :class:`monge.OTResult`, :class:`monge.RegularizedResult` or :class:`monge.ExactResult`.
         ax: Axes of matplotlib, which are returned; by default the current ones.
         top: The number of entries of each row, from 1 to m; by default all, as an image.
         keywords: Arguments of matplotlib's imshow, or with `top` of scatter.
     """
-    _of_one_problem(result)
+    _require(result, *_WITH_PLAN)
     n, m = result.shape
     top = None if top is None else whole("top", top, 1, m)
     ax = _axes(ax)
@@ -85,16 +93,19 @@ def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | Non
     return ax
 
 
-def displacement(result: OTResult | RegularizedResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
+def displacement(
+    result: OTResult | RegularizedResult | ExactResult, ax: Any = None, *, most: int = 500, seed: int = 0
+) -> Any:
     """Points of the plane, and arrows by which the map moves up to `most` of the sources.
 
     Args:
-        result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult` of points (n x 2) and (m x 2).
+        result: An :class:`monge.OTResult`, :class:`monge.RegularizedResult` or :class:`monge.ExactResult`, of points
+            (n x 2) and (m x 2).
         ax: Axes of matplotlib, which are returned; by default the current ones.
         most: The largest number of arrows.
         seed: The seed by which sources are drawn that have arrows.
     """
-    _of_one_problem(result)
+    _require(result, *_WITH_PLAN)
     problem = result._problem
     if problem.x is None or problem.x.shape[1] != 2:
         what = "a cost matrix" if problem.x is None else f"points of {problem.x.shape[1]} dimensions"

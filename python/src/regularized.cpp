@@ -111,7 +111,7 @@ RegularizerPointer regularizer(double quadratic, double group_lasso, nb::handle 
                           .mask = add("mask", mask).matrix(),
                           .separable = separable_term(separable),
                           .slopes = add("slopes", slopes).matrix()};
-  return std::make_shared<HeldRegularizer>(terms, std::move(arrays));
+  return std::make_shared<HeldRegularizer>(HeldRegularizer{terms, std::move(arrays)});
 }
 
 RegularizedOptions options_of(OptionDict const& given, Watch& watch) {

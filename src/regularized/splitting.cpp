@@ -332,6 +332,7 @@ void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs
   }
   while (!active.empty()) {
     std::vector<SplittingStep> steps;
+    steps.reserve(active.size());
     for (SplittingRun const* run : active) steps.push_back(run->next());
     Stopwatch const watch;
     backend.iterate(steps);

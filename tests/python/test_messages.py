@@ -603,7 +603,7 @@ def test_wrong_questions_to_an_entropic_result_are_named(ask, first_words):
 
 @pytest.mark.parametrize("draw", [monge.plot.convergence, monge.plot.plan, monge.plot.displacement])
 def test_pictures_are_of_one_problem(draw):
-    with pytest.raises(TypeError, match="^result: is a BatchResult; must be an OTResult or a RegularizedResult"):
+    with pytest.raises(TypeError, match="^result: is of the class BatchResult; must be OTResult or RegularizedResult$"):
         draw(batch())
 
 

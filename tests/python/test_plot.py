@@ -72,3 +72,17 @@ def test_regularised_results(rng, ax):
     ax.clear()
     dots = monge.plot.plan(result, ax, top=2).collections[-1].get_offsets()
     np.testing.assert_array_equal(dots[:, 0].reshape(30, 2), result.topk(2)[0])
+
+
+def test_exact_results(rng, ax):
+    x = rng.normal(size=(30, 2))
+    result = monge.solve_sample(x, x[:20] + 3)
+    np.testing.assert_array_equal(monge.plot.plan(result, ax).get_images()[0].get_array(), result.plan)
+    ax.clear()
+    dots = monge.plot.plan(result, ax, top=2).collections[-1].get_offsets()
+    np.testing.assert_array_equal(dots[:, 0].reshape(30, 2), result.topk(2)[0])
+    monge.plot.displacement(result, ax, most=10)
+    assert len(ax.collections[-1].get_offsets()) == 10
+    why = "^result: is of the class ExactResult; must be OTResult or RegularizedResult$"
+    with pytest.raises(TypeError, match=why):
+        monge.plot.convergence(result, ax)

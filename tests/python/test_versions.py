@@ -28,6 +28,13 @@ def test_documents_have_the_same_versions():
         assert re.search(rf"\| {name} \| {re.escape(_versions.OLDEST[package].removesuffix('.0'))} \|", table)
 
 
+def test_linters_before_a_commit_have_fixed_versions():
+    hooks = (Path(__file__).parents[2] / ".pre-commit-config.yaml").read_text()
+    pinned = re.findall(r"additional_dependencies: \[([\w-]+==[\d.]+)\]", hooks)
+    assert len(pinned) == hooks.count("additional_dependencies:")
+    assert [p for p in pinned if p.startswith("ruff==")] == re.findall(r"ruff==[\d.]+", PYPROJECT)
+
+
 @pytest.mark.parametrize(
     ("version", "is_old"),
     [("1.5.2", True), ("1.6", False), ("1.6.0rc1", False), ("1.10.0", False), ("2.0.0+cu130", False), ("0.24", True)],
