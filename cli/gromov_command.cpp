@@ -99,7 +99,9 @@ void print_summary(GromovRun const& run, GromovReport const& report, DeviceChoic
   if (run.fused)
     print_line("", fmt::format("{:.9g} within, {:.9g} of {}", report.quadratic, report.linear,
                                run.r > 0 ? "features" : "the cost"));
-  print_line("lower bound", fmt::format("{:.9g}, of all plans without entropy", report.lower_bound));
+  print_line("lower bound",
+             fmt::format("{:.9g} for all plans without entropy, where this one has {:.9g}", report.lower_bound,
+                         report.alpha * report.quadratic + (1 - report.alpha) * report.linear));
   if (report.problems > 0)
     print_line("", fmt::format("a gap of {:.2g} after {} exact problems", report.gap, report.problems));
   if (report.marginals != GromovMarginals::balanced)

@@ -129,7 +129,8 @@ class GromovResult(PlanResult):
 
     @property
     def lower_bound(self) -> float:
-        """No plan has a value below it, whatever the start; for the objective without entropy."""
+        """No plan has value_quad + value_linear below it, whatever the start. With reg_type "entropy" `value` itself may
+        be smaller, since reg sum P log P is negative at a total of 1."""
         return float(self._report.lower_bound) + self._shift
 
     @property
@@ -139,7 +140,8 @@ class GromovResult(PlanResult):
 
     @property
     def gap(self) -> float:
-        """(value - lower_bound) / |value| of the report: no plan is better by a larger share."""
+        """(value - lower_bound) / |value| of the report, whose value has reg KL(P | a b^T) >= 0 as its entropy: no plan
+        is better by a larger share."""
         return float(self._report.gap)
 
     # Values.
@@ -148,22 +150,17 @@ class GromovResult(PlanResult):
     def value(self) -> Array:
         """value_linear + value_quad, and with `reg` reg sum P log P, or reg KL(P | a b^T) with reg_type "KL" and where
         columns are open. Unbalanced: with the divergences that :func:`monge.solve_gromov_sample` describes."""
-        report, value = self._report, self._report.value + self._shift
-        if self._has_entropy:  # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
-            logs = sum(float(weights @ _log(weights)) for weights in self._weights)
-            value += report.eps * (logs + report.mass - report.mass**2)
-        return self._attached("value", self._place.scalar(value))
+        return self._attached("value", self._place.scalar(self._objective))
 
     @property
     def value_quad(self) -> Array:
         """alpha E(P), E(P) without features."""
-        return self._attached("value_quad", self._place.scalar(self._report.alpha * self._report.quadratic))
+        return self._attached("value_quad", self._place.scalar(self._value_quad))
 
     @property
     def value_linear(self) -> Array:
         """(1 - alpha) <M, P>, 0 without features."""
-        linear = (1 - self._report.alpha) * self._report.linear + self._shift
-        return self._attached("value_linear", self._place.scalar(linear))
+        return self._attached("value_linear", self._place.scalar(self._value_linear))
 
     # The plan.
 
@@ -293,6 +290,22 @@ class GromovResult(PlanResult):
         return float(1 - self._report.alpha) * sum(float(w @ v) for w, v in shifts)
 
     @property
+    def _objective(self) -> float:
+        report, value = self._report, self._report.value + self._shift
+        if self._has_entropy:  # KL(P | a b^T) = sum P log P - <a, log a> - <b, log b> + (sum a)^2 - sum a.
+            logs = sum(float(weights @ _log(weights)) for weights in self._weights)
+            value += report.eps * (logs + report.mass - report.mass**2)
+        return float(value)
+
+    @property
+    def _value_quad(self) -> float:
+        return float(self._report.alpha * self._report.quadratic)
+
+    @property
+    def _value_linear(self) -> float:
+        return float((1 - self._report.alpha) * self._report.linear) + self._shift
+
+    @property
     def _is_balanced(self) -> bool:
         return bool(self._report.marginals == "balanced")
 
@@ -329,8 +342,9 @@ class GromovResult(PlanResult):
         (n, m), report = self.shape, self._report
         starts = ", ".join(f"{start.kind} {start.value + self._shift:.6g}" for start in report.starts)
         return (
-            f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps, value "
-            f"{report.value + self._shift:.6g}, lower bound {self.lower_bound:.6g}, starts {starts}>"
+            f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps, value {self._objective:.6g}, "
+            f"value_quad + value_linear {self._value_quad + self._value_linear:.6g} >= lower bound "
+            f"{self.lower_bound:.6g}, starts {starts}>"
         )
 
 

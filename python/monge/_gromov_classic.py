@@ -796,7 +796,7 @@ class GromovBatchResult(BatchResult[Any]):
     value = _together("value", "The values (B).")
     value_linear = _together("value_linear", "(1 - alpha) <M, P> of each problem (B).")
     value_quad = _together("value_quad", "alpha E(P) of each problem (B).")
-    lower_bound = property(lambda self: [result.lower_bound for result in self], doc="The bounds of all plans' values.")
+    lower_bound = property(lambda self: [result.lower_bound for result in self], doc="Bounds of value_quad + value_linear.")
     plan = _together("plan", "Plans (B, n, m).")
     potentials = _together("potentials", "Potentials (B, n) and (B, m).", True)
     marginals = _together("marginals", "P 1 (B, n) and P^T 1 (B, m).", True)

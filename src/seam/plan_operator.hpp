@@ -148,7 +148,8 @@ class PlanOperator : public PlanProducts {
   /// exp((f_i - f+_i) / eps). The gauge is the operator's own, as in EntropicOperator::potential(). A plain alternating
   /// sweep from g0 leaves f = f+(g0) and g1 = g+(f): the transforms of the plan at (f, g0) are f and g1. Transforms
   /// must be those of this plan up to rounding, except at points of zero weight, which sweeps do not update: shares,
-  /// transforms and weight terms of these points become undefined.
+  /// transforms and weight terms of these points become undefined. PlanEntries::top_k() needs only finite marginals by
+  /// the formula above.
   virtual void set_transforms(Vector const& f_plus, Vector const& g_plus) = 0;
   /// <C, P>, in the arithmetic of this operator.
   virtual double transport_cost() = 0;

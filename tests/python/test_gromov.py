@@ -126,6 +126,18 @@ def test_branch_and_bound_proves_the_optimum(clouds):
     )
 
 
+def test_lower_bound_is_one_of_the_value_without_entropy(clouds):
+    x, y, s, t, a, b = clouds
+    for scale in (1, 3):  # The bound is positive where spreads differ; the entropy is some -8 reg.
+        for features in ((), (s, t)):
+            result = monge.solve_gromov_sample(x, scale * y, *features, a=a, b=b, reg=50.0)
+            bounded = result.value_quad + result.value_linear
+            assert 0 < result.lower_bound <= bounded
+            assert result.value < result.lower_bound
+            assert f"value_quad + value_linear {bounded:.6g} >= lower bound {result.lower_bound:.6g}" in repr(result)
+            assert f"value {result.value:.6g}, " in repr(result)
+
+
 def test_result_is_consistent_with_its_plan(clouds):
     x, y, s, t, a, b = clouds
     for reg in (None, 10.0):
