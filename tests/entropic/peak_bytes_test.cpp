@@ -53,6 +53,7 @@ TEST_P(PeakBytes, are_in_every_report_of_a_batch_a_solver_and_a_divergence) {
 
 TEST_P(PeakBytes, of_derivatives_by_points_are_far_below_those_of_all_pairs) {
   if (GetParam().costs != Costs::points) GTEST_SKIP() << "a matrix has all pairs";
+  if (GetParam().device == DeviceType::cuda) GTEST_SKIP() << "a buffer of at most 256 MiB holds rows of this length";
   constexpr std::int64_t kSize = 3000;
   Plan const plan = solve(make_problem({kSize, kSize, 3}));
   std::vector<double> direction(3 * kSize, 1.0), x(3 * kSize);
