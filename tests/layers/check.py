@@ -17,13 +17,11 @@ for file in root.rglob("*.*"):
         folders.setdefault(folder, set()).update(path for path in (path or "." for path in included) if path != folder)
 
 
-def level(folder: str) -> int:
-    return LEVELS.get(folder.partition("/")[0], SOLVERS)
-
-
 for folder, included in sorted(folders.items()):
     for other in sorted(included):
-        if level(other) > level(folder) or {folder.partition("/")[0], other.partition("/")[0]} == {"cpu", "cuda"}:
+        tops = [path.partition("/")[0] for path in (folder, other)]
+        level, level_of_other = (LEVELS.get(top, SOLVERS) for top in tops)
+        if level_of_other > level or set(tops) == {"cpu", "cuda"}:
             sys.exit(f"{folder} includes {other}, which lies above it or beside it")
 try:
     print(f"{len(list(TopologicalSorter(folders).static_order()))} folders, one way down")

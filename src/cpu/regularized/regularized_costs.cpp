@@ -153,7 +153,7 @@ void RegularizedCosts::load_from(MatrixView matrix, bool transposed, Tile const&
 
 void RegularizedCosts::load(Tile const& tile, double* c) const {
   if (!points_) {
-    // The costs are rounded as those of lines().
+    // The offset is subtracted before the factor multiplies, as in lines(): both round a cost alike.
     load_from(cost_, by_columns_, tile, c,
               [offset = scale_.offset, factor = lines_.factor, floor = scale_.floor()](double, double cost) {
                 return std::max((cost - offset) * factor, floor);

@@ -59,8 +59,10 @@ bool NewtonChoice::pays(ErrorTrend const& trend, double wanted, Precision precis
   int const window = is_warm_ ? kWarmSweepsOfRate : times_.mixes ? kMixedSweepsOfRate : kSweepsOfRate;
   double sweeps = trend.foreseen_sweeps(wanted, window);
   if (floor > wanted) sweeps += (times_.float64 - 1) * (sweeps - trend.foreseen_sweeps(floor, window));
-  bool const is_dear = times_.mixes && trend.sweeps() > newton;
-  return sweeps > newton * (had_chance && may_be_early ? 0.25 : is_dear ? 0.5 : 1);
+  // Mixed sweeps that have taken as long as Newton's method slow down, so that they take longer than foreseen.
+  bool const slow_down = times_.mixes && trend.sweeps() > newton;
+  double const enough = had_chance && may_be_early ? 0.25 : slow_down ? 0.5 : 1;
+  return sweeps > enough * newton;
 }
 
 bool NewtonChoice::pays_on_rung(ErrorTrend const& trend, double wanted, Precision precision) const {
