@@ -11,11 +11,11 @@ constexpr int kWordsPerBlock = 4 * kCopyThreads;
 
 template <class Source>
 __global__ void __launch_bounds__(kCopyThreads) copy_words_kernel(Source const source) {
-  Share<CopyArguments> const share = share_of(source);
-  CopyArguments const& arguments = share.arguments;
+  Slice<CopyArguments> const slice = slice_of(source);
+  CopyArguments const& arguments = slice.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
-  std::int64_t const first = static_cast<std::int64_t>(share.block) * kWordsPerBlock;
+  std::int64_t const first = static_cast<std::int64_t>(slice.block) * kWordsPerBlock;
   std::int64_t const end = min(first + kWordsPerBlock, arguments.count);
   for (std::int64_t i = first + threadIdx.x; i < end; i += kCopyThreads) arguments.to[i] = arguments.from[i];
 }

@@ -95,12 +95,11 @@ std::span<Side const> EntropicOperator::swept_sides() const {
   return std::span(kSides).first(is_self() ? 1 : 2);
 }
 
-std::array<Costs::SumPass, 2> EntropicOperator::half_steps() const {
-  bool const tf32 = problem_.precision == Precision::tf32;
-  std::array<Costs::SumPass, 2> steps{problem_.costs->sum_pass(Side::rows, Pass::softmin, tf32),
-                                      problem_.costs->sum_pass(Side::columns, Pass::softmin, tf32)};
-  if (tiles_) {
-    for (Side const side : kSides) steps[side_index(side)].tiles = &tiles_->of(side);
+EntropicOperator::HalfSteps EntropicOperator::half_steps() const {
+  HalfSteps steps;
+  for (Side const side : kSides) {
+    steps[side_index(side)] = problem_.costs->sum_pass(side, Pass::softmin, tiles_ ? &tiles_->of(side) : nullptr,
+                                                       problem_.precision == Precision::tf32);
   }
   return steps;
 }
@@ -161,10 +160,10 @@ void EntropicOperator::prepare_sweeps_in_memory() {
     PackedSide const rows = problem_.side(side);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
-  std::array<Costs::SumPass, 2> const steps = half_steps();
+  HalfSteps const steps = half_steps();
   auto const partial_bytes = [&](Side side) -> std::int64_t {
     if (is_self() && side == Side::columns) return 0;
-    return steps[side_index(side)].size() * 2 * size_of(problem_.costs->scalar());
+    return steps[side_index(side)]->size() * 2 * size_of(problem_.costs->scalar());
   };
   double* errors = nullptr;
   auto const log_mean_parts = [&](Side side) -> std::int64_t {
@@ -180,17 +179,17 @@ void EntropicOperator::prepare_sweeps_in_memory() {
   connect_sweeps(steps);
 }
 
-void EntropicOperator::connect_sweeps(std::array<Costs::SumPass, 2> const& steps) {
+void EntropicOperator::connect_sweeps(HalfSteps const& steps) {
   for (Side side : swept_sides()) {
     SweepState& target = state(side);
     PackedSide const points = problem_.side(side);
-    Costs::SumPass half_step = steps[side_index(side)];
-    PassArguments& arguments = half_step.arguments;
+    std::shared_ptr<SumPass> const& half_step = steps[side_index(side)];
+    PassArguments& arguments = half_step->arguments;
     arguments.logits = state(columns_of(side)).logits.values.data();
     arguments.factors = state(columns_of(side)).logits.factors.data();
     arguments.parameters = parameters_;
     arguments.partials = target.partials;
-    if (arguments != target.half_step.arguments || points != target.points) drop_graphs();
+    if (!target.half_step || arguments != target.half_step->arguments || points != target.points) drop_graphs();
     target.half_step = half_step;
     target.points = points;
   }
@@ -276,7 +275,7 @@ void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const
 }
 
 void EntropicOperator::enqueue_half_step(Side side, Queue const& queue, cudaStream_t stream) const {
-  state(side).half_step.launch(queue, stream);
+  state(side).half_step->launch(queue, stream);
 }
 
 UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
@@ -293,7 +292,7 @@ UpdateArguments EntropicOperator::update_arguments(Side side, void const* partia
 
 void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
   SweepState const& target = state(side);
-  update_potential(update_arguments(side, target.partials, target.half_step.work(), symmetric), queue);
+  update_potential(update_arguments(side, target.partials, target.half_step->work(), symmetric), queue);
 }
 
 /// One read of the costs updates both sides. Sums across the lines that cannot be trusted are computed again from the

@@ -77,7 +77,7 @@ class EntropicOperator final : public monge::EntropicOperator {
  private:
   /// Data of one side for the sweeps.
   struct SweepState {
-    Costs::SumPass half_step;
+    std::shared_ptr<SumPass const> half_step;
     Logits logits;                      // Logits of this side, for the half-step of the other side.
     unsigned char* partials = nullptr;  // Partial sums of the half-step of this side.
     double* errors = nullptr;
@@ -102,11 +102,12 @@ class EntropicOperator final : public monge::EntropicOperator {
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
   /// The half-steps of the rows and of the columns.
-  std::array<Costs::SumPass, 2> half_steps() const;
+  using HalfSteps = std::array<std::shared_ptr<SumPass>, 2>;
+  HalfSteps half_steps() const;
   void prepare_resident_sweeps();
   void prepare_sweeps_in_memory();
   /// Sets the arguments of all kernels of a sweep. Drops the graphs if an argument changed.
-  void connect_sweeps(std::array<Costs::SumPass, 2> const& steps);
+  void connect_sweeps(HalfSteps const& steps);
   void connect_fused_sweep();
   void connect_translation();
   void launch_sweeps(Sweep const& sweep, int count);

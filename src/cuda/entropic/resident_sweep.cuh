@@ -289,8 +289,8 @@ __global__ void __launch_bounds__(kTileThreads, (kResidentSweepBlocks<T, kForm, 
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char shared[];
   for (unsigned at = blockIdx.x; at < shares; at += gridDim.x) {
-    Share<ResidentSweepArguments> const share = share_of(source, at);
-    sweep_tile<T, kForm>(share.arguments, share.block, shared);
+    Slice<ResidentSweepArguments> const slice = slice_of(source, at);
+    sweep_tile<T, kForm>(slice.arguments, slice.block, shared);
     __syncthreads();  // The next tile uses the same memory.
   }
 #endif

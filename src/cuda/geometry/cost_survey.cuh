@@ -79,12 +79,12 @@ struct PointCostsOf {
 
 template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source const source) {
-  Share<CostSurveyArguments> const share = share_of(source);
-  CostSurveyArguments const& arguments = share.arguments;
+  Slice<CostSurveyArguments> const slice = slice_of(source);
+  CostSurveyArguments const& arguments = slice.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
   SurveyRecords const& records = arguments.records;
-  int const i = share.block * kSurveyThreads + static_cast<int>(threadIdx.x);
+  int const i = slice.block * kSurveyThreads + static_cast<int>(threadIdx.x);
   if (i < records.lines + arguments.places) records.line_partner(records.rank)[i] = 0;
   if (i > 0) return;
   *records.first_bad(records.rank) = CostSurvey::kNone;
@@ -121,13 +121,13 @@ __device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
 template <class Costs, class Source>
 __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source const source) {
   __shared__ PointSums warp_sums[kSurveyWarps][kSurveyLines];
-  Share<CostSurveyArguments> const share = share_of(source);
-  CostSurveyArguments const& arguments = share.arguments;
+  Slice<CostSurveyArguments> const slice = slice_of(source);
+  CostSurveyArguments const& arguments = slice.arguments;
   RegularizedMatrix const& matrix = arguments.matrix;
   int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   SurveyRecords const& records = arguments.records;
-  int const line_block = records.rank * (records.lines / kSurveyLines) + share.block / arguments.blocks[1];
-  int const place_block = share.block % arguments.blocks[1];
+  int const line_block = records.rank * (records.lines / kSurveyLines) + slice.block / arguments.blocks[1];
+  int const place_block = slice.block % arguments.blocks[1];
   int const first_place = place_block * kSurveyPlaces + thread;
   int const first_line = line_block * kSurveyLines, end = min(first_line + kSurveyLines, arguments.lines);
   bool const transposed = matrix.cost.transposed, of_support = arguments.of_support;
@@ -193,7 +193,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
       arguments.place_sums[static_cast<std::int64_t>(line_block) * arguments.places + place] = of_place[k];
   }
   part = block_survey<kSurveyThreads>(part);  // Ends with a barrier.
-  if (thread == 0) records.parts_of(records.rank)[share.block] = part;
+  if (thread == 0) records.parts_of(records.rank)[slice.block] = part;
   if (!arguments.sums || thread >= end - first_line) return;
   PointSums of_line{};
   for (int w = 0; w < kSurveyWarps; ++w) {
@@ -206,11 +206,11 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
 /// One thread for each line, then for each place.
 template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) join_point_sums_kernel(Source const source) {
-  Share<CostSurveyArguments> const share = share_of(source);
-  CostSurveyArguments const& arguments = share.arguments;
+  Slice<CostSurveyArguments> const slice = slice_of(source);
+  CostSurveyArguments const& arguments = slice.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
-  int const i = share.block * kSurveyThreads + static_cast<int>(threadIdx.x);
+  int const i = slice.block * kSurveyThreads + static_cast<int>(threadIdx.x);
   if (i >= arguments.lines + arguments.places) return;
   bool const is_line = i < arguments.lines;
   PointSums const* const parts = is_line ? arguments.line_sums + i : arguments.place_sums + (i - arguments.lines);
@@ -226,8 +226,8 @@ __global__ void __launch_bounds__(kSurveyThreads) join_point_sums_kernel(Source 
 /// One block: joins the parts and finds points of positive weight without a partner.
 template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source const source) {
-  Share<CostSurveyArguments> const share = share_of(source);
-  CostSurveyArguments const& arguments = share.arguments;
+  Slice<CostSurveyArguments> const slice = slice_of(source);
+  CostSurveyArguments const& arguments = slice.arguments;
   SurveyRecords const& records = arguments.records;
   CostSurvey& result = *arguments.result;
   __shared__ double least;

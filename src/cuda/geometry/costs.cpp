@@ -27,6 +27,69 @@ StoredCosts lines_of(StoredCosts costs, RankShare const& share) {
   return costs;
 }
 
+/// All pairs on this device.
+class WholePass final : public SumPass {
+ public:
+  explicit WholePass(Costs::Launch const& launch) : SumPass(launch.arguments), plan_(launch.plan) {}
+
+  std::int64_t size() const override { return std::int64_t{arguments.rows.padded_size} * plan_.work.slots; }
+  WorkPlan work() const override { return plan_.work; }
+  void launch(Queue const& queue, cudaStream_t) const override { launch_pass(plan_, arguments, queue); }
+
+ private:
+  PassPlan plan_;
+};
+
+/// All pairs, shared by ranks. Each rank joins the sums of its own rows to one a row; then all gather those of the
+/// others.
+class SharedPass final : public SumPass {
+ public:
+  SharedPass(Costs::Launch const& launch, RankShare const& share, DeviceRanks const& ranks)
+      : SumPass(launch.arguments), plan_(launch.plan), share_(share), ranks_(ranks) {}
+
+  std::int64_t size() const override {
+    return share_.all + std::int64_t{arguments.rows.padded_size} * plan_.work.slots;
+  }
+  WorkPlan work() const override { return {}; }
+  void launch(Queue const& queue, cudaStream_t stream) const override {
+    DataType const scalar = arguments.rows.scalar;
+    std::int64_t const bytes = 2 * size_of(scalar);
+    auto* const sums = static_cast<unsigned char*>(arguments.partials);
+    if (share_.count > 0) {
+      PassArguments own = arguments;
+      own.partials = sums + share_.all * bytes;
+      if (own.references)
+        own.references = static_cast<unsigned char const*>(own.references) + share_.first * size_of(scalar);
+      launch_pass(plan_, own, queue);
+      PackedSide const rows{.size = share_.count, .padded_size = share_.count, .scalar = scalar};
+      join_sums({{0, rows, own.partials, plan_.work, nullptr}, sums + share_.first * bytes}, stream);
+    }
+    ranks_.gather(sums, share_.each * bytes, stream);
+  }
+
+ private:
+  PassPlan plan_;
+  RankShare share_;
+  DeviceRanks const& ranks_;
+};
+
+/// The pairs of listed tiles.
+class ListedPass final : public SumPass {
+ public:
+  ListedPass(PassArguments const& arguments, Pass pass, ListedTiles const& tiles)
+      : SumPass(arguments), pass_(pass), tiles_(tiles) {}
+
+  std::int64_t size() const override { return std::int64_t{tiles_.rows.padded_size} * tiles_.parts; }
+  WorkPlan work() const override { return tiles_.work(); }
+  void launch(Queue const&, cudaStream_t stream) const override {
+    launch_listed_pass(pass_, tiles_, arguments, stream);
+  }
+
+ private:
+  Pass pass_;
+  ListedTiles const& tiles_;
+};
+
 }  // namespace
 
 Operand Operand::part(int first, int count) const {
@@ -103,36 +166,14 @@ RankShare Costs::rows_of_rank(Side rows) const {
   return ranks ? ranks->share(padded, kRowPadding) : RankShare{0, padded, padded, padded};
 }
 
-Costs::SumPass Costs::sum_pass(Side rows, Pass pass, bool tf32) const {
+std::unique_ptr<SumPass> Costs::sum_pass(Side rows, Pass pass, ListedTiles const* tiles, bool tf32) const {
   RankShare const share = rows_of_rank(rows);
   // A rank without rows does not launch; any plan serves.
-  Launch launch = share.count > 0 ? this->launch(rows, share.first, share.count, pass, tf32)
-                                  : this->launch(rows, 0, kRowPadding, pass, tf32);
-  return {pass, launch.plan, launch.arguments, share, sharing_ranks()};
-}
-
-std::int64_t Costs::SumPass::size() const {
-  if (tiles) return std::int64_t{tiles->rows.padded_size} * tiles->parts;
-  std::int64_t const own = static_cast<std::int64_t>(arguments.rows.padded_size) * plan.work.slots;
-  return ranks ? share.all + own : own;
-}
-
-void Costs::SumPass::launch(Queue const& queue, cudaStream_t stream) const {
-  if (tiles) return launch_listed_pass(pass, *tiles, arguments, stream);
-  if (!ranks) return launch_pass(plan, arguments, queue);
-  DataType const scalar = arguments.rows.scalar;
-  std::int64_t const bytes = 2 * size_of(scalar);
-  auto* const sums = static_cast<unsigned char*>(arguments.partials);
-  if (share.count > 0) {
-    PassArguments own = arguments;
-    own.partials = sums + share.all * bytes;
-    if (own.references)
-      own.references = static_cast<unsigned char const*>(own.references) + share.first * size_of(scalar);
-    launch_pass(plan, own, queue);
-    PackedSide const rows{.size = share.count, .padded_size = share.count, .scalar = scalar};
-    join_sums({{0, rows, own.partials, plan.work, nullptr}, sums + share.first * bytes}, stream);
-  }
-  ranks->gather(sums, share.each * bytes, stream);
+  Launch const launch = share.count > 0 ? this->launch(rows, share.first, share.count, pass, tf32)
+                                        : this->launch(rows, 0, kRowPadding, pass, tf32);
+  if (tiles) return std::make_unique<ListedPass>(launch.arguments, pass, *tiles);
+  if (DeviceRanks const* const ranks = sharing_ranks()) return std::make_unique<SharedPass>(launch, share, *ranks);
+  return std::make_unique<WholePass>(launch);
 }
 
 /// Only for scores in memory. Scores of points would be computed together with exponentials, which a half-step on

@@ -16,7 +16,7 @@
 #include "cuda/launch/sizes.hpp"
 #include "cuda/launch/transfer.hpp"
 #include "cuda/pass/pair_times.hpp"
-#include "cuda/pass/pass.hpp"
+#include "cuda/pass/sum_pass.hpp"
 #include "cuda/runtime/device_ranks.hpp"
 #include "cuda/sweep/fused_evaluation.hpp"
 #include "cuda/sweep/fused_sweep.hpp"
@@ -83,24 +83,9 @@ class Costs {
   /// A pass over some of the rows, whose vectors are numbered from 0.
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
 
-  /// A pass whose result is sums for all rows. Each rank computes the sums of its own rows and joins them to one sum a
-  /// row; then all ranks gather the sums of the others.
-  struct SumPass {
-    Pass pass;
-    PassPlan plan;
-    PassArguments arguments;  // Operands of the rank's rows; references and sums of all rows.
-    RankShare share;
-    DeviceRanks const* ranks = nullptr;  // Null where a rank computes all rows.
-    ListedTiles const* tiles = nullptr;  // Null where the pass takes all pairs.
-
-    /// Elements of arguments.partials.
-    std::int64_t size() const;
-    /// The layout of the sums of a row.
-    WorkPlan work() const { return tiles ? tiles->work() : ranks ? WorkPlan{} : plan.work; }
-    /// Several ranks need the stream of the queue, which is no batch. They meet before.
-    void launch(Queue const& queue, cudaStream_t stream) const;
-  };
-  SumPass sum_pass(Side rows, Pass pass, bool tf32 = false) const;
+  /// A pass whose result is sums for all rows: over the listed tiles if there are some; by the ranks that share passes,
+  /// each with its own rows, if there are several; else over all pairs by this device.
+  std::unique_ptr<SumPass> sum_pass(Side rows, Pass pass, ListedTiles const* tiles, bool tf32 = false) const;
 
   /// A sweep that reads each score once, if these costs have one: its kernel, without logits, potentials and outputs.
   struct FusedSweep {

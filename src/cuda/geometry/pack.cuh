@@ -54,11 +54,11 @@ __device__ __forceinline__ void sum_rows(int dimension, int begin, int end, doub
 
 template <class Source>
 __global__ void __launch_bounds__(kPackThreads) make_features_kernel(Source const source) {
-  Share<FeatureArguments> const share = share_of(source);
-  FeatureArguments const& arguments = share.arguments;
+  Slice<FeatureArguments> const slice = slice_of(source);
+  FeatureArguments const& arguments = slice.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
-  int const row = share.block * kPackRows + static_cast<int>(threadIdx.x) / 32;
+  int const row = slice.block * kPackRows + static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   if (row >= arguments.size) return;
   auto const coordinate = [&](int k) { return load_element(arguments.points, row * arguments.points.stride + k); };
@@ -83,9 +83,9 @@ __global__ void __launch_bounds__(kPackThreads) make_features_kernel(Source cons
 
 template <class Source>
 __global__ void __launch_bounds__(kPackThreads) survey_points_kernel(Source const source) {
-  Share<CloudPair> const share = share_of(source);
-  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
-  int const block = share.block, dimension = cloud.packed.dimension;
+  Slice<CloudPair> const slice = slice_of(source);
+  CloudArguments const& cloud = slice.arguments.cloud[blockIdx.y];
+  int const block = slice.block, dimension = cloud.packed.dimension;
   start_next_kernel();
   wait_for_previous_kernel();
   if (block >= cloud.survey_blocks) return;
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(kPackThreads) survey_points_kernel(Source cons
 /// Grid: (1, clouds).
 template <class Source>
 __global__ void __launch_bounds__(kPackThreads) join_survey_kernel(Source const source) {
-  Share<CloudPair> const share = share_of(source);
-  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  Slice<CloudPair> const slice = slice_of(source);
+  CloudArguments const& cloud = slice.arguments.cloud[blockIdx.y];
   start_next_kernel();
   wait_for_previous_kernel();
   std::int64_t const dimension = cloud.packed.dimension;
@@ -125,11 +125,11 @@ __global__ void __launch_bounds__(kPackThreads) join_survey_kernel(Source const 
 
 template <class T, class Source>
 __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const source) {
-  Share<CloudPair> const share = share_of(source);
-  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  Slice<CloudPair> const slice = slice_of(source);
+  CloudArguments const& cloud = slice.arguments.cloud[blockIdx.y];
   start_next_kernel();
   wait_for_previous_kernel();
-  int const block = share.block, warp = static_cast<int>(threadIdx.x) / 32;
+  int const block = slice.block, warp = static_cast<int>(threadIdx.x) / 32;
   int const row = block * kPackRows + warp, lane = static_cast<int>(threadIdx.x) % 32;
   if (block * kPackRows >= cloud.packed.padded_size) return;
   T* const out =
@@ -188,8 +188,8 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
 /// Grid: (1, clouds).
 template <class Source>
 __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source const source) {
-  Share<CloudPair> const share = share_of(source);
-  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  Slice<CloudPair> const slice = slice_of(source);
+  CloudArguments const& cloud = slice.arguments.cloud[blockIdx.y];
   start_next_kernel();
   wait_for_previous_kernel();
   int const count = (cloud.packed.padded_size - 1) / kPackRows + 1;
@@ -229,12 +229,12 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
 
 template <class Source>
 __global__ void __launch_bounds__(kPackThreads) split_points_kernel(Source const source) {
-  Share<CloudPair> const share = share_of(source);
-  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  Slice<CloudPair> const slice = slice_of(source);
+  CloudArguments const& cloud = slice.arguments.cloud[blockIdx.y];
   start_next_kernel();
   wait_for_previous_kernel();
   Operand const& packed = cloud.packed;
-  int const row = share.block * kPackRows + static_cast<int>(threadIdx.x) / 32;
+  int const row = slice.block * kPackRows + static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   if (row >= packed.padded_size) return;
   float const* const from = static_cast<float const*>(packed.points) + static_cast<std::int64_t>(row) * packed.stride;

@@ -59,8 +59,8 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
   constexpr int kPerThread = Policy::kRowsPerThread;
   __shared__ __align__(16) float shared_points[2][Policy::kColumns * kStride];
   __shared__ float2 shared_logits[2][Policy::kColumns];
-  Share<PassArguments> const share = share_of(source);
-  PassArguments const& arguments = share.arguments;
+  Slice<PassArguments> const slice = slice_of(source);
+  PassArguments const& arguments = slice.arguments;
   int const thread = static_cast<int>(threadIdx.x);
   int const padded_rows = arguments.rows.padded_size;
   auto const* const row_points = static_cast<float const*>(arguments.rows.points);
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
   wait_for_previous_kernel();
   float const factor = static_cast<float>(arguments.factor * arguments.parameters->log2e_over_eps);
 
-  for_each_segment(arguments.work, padded_rows, share.block, 1, [&](Segment const& segment) {
+  for_each_segment(arguments.work, padded_rows, slice.block, 1, [&](Segment const& segment) {
     // Rows past the end repeat the last row and are not stored.
     auto const row_of = [&](int r) { return min(segment.first_row + thread + r * Policy::kThreads, padded_rows - 1); };
     float x[kPerThread][kStride];

@@ -89,8 +89,8 @@ __device__ __forceinline__ void multiply_chunk(float (&score)[2][8][4], std::uin
 template <class Shape, Pass kPass, class Source>
 __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const source) {
   extern __shared__ __align__(1024) unsigned char shared[];
-  Share<PassArguments> const share = share_of(source);
-  PassArguments const& arguments = share.arguments;
+  Slice<PassArguments> const slice = slice_of(source);
+  PassArguments const& arguments = slice.arguments;
   constexpr int kFlushTiles = 8;
   constexpr bool kStores = has_stores(kPass);
   constexpr bool kSums = has_sums(kPass);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const sour
   int const warp_row = warp / 2 * 32;
   int const warp_column = warp % 2 * 64;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, 1, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, slice.block, 1, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     float const multiplier = stream.start();
 #pragma unroll

@@ -231,8 +231,8 @@ template <class T, ScoreForm kForm, Pass kPass, class Source>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile(Source const source) {
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ typename Powers<T>::Table table;
-  Share<PassArguments> const share = share_of(source);
-  PassArguments const& arguments = share.arguments;
+  Slice<PassArguments> const slice = slice_of(source);
+  PassArguments const& arguments = slice.arguments;
   start_next_kernel();
   Powers<T> const powers(table);
   if constexpr (has_sums(kPass)) __syncthreads();
@@ -240,7 +240,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile
   T const factor =
       static_cast<T>(arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, 1, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, slice.block, 1, [&](Segment const& segment) {
     int const row = segment.first_row + thread_row();
     TileSums<T> sums;
 #pragma unroll

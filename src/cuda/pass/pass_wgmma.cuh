@@ -35,8 +35,8 @@ template <class Shape, Pass kPass, class Source>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(Source const source) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char shared[];
-  Share<PassArguments> const share = share_of(source);
-  PassArguments const& arguments = share.arguments;
+  Slice<PassArguments> const slice = slice_of(source);
+  PassArguments const& arguments = slice.arguments;
   constexpr int kFlushTiles = 4;
   constexpr bool kStores = has_stores(kPass);
   constexpr bool kSums = has_sums(kPass);
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, share.count, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, slice.block, slice.count, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     float const multiplier = stream.start();
 #pragma unroll

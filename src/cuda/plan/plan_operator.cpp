@@ -76,13 +76,12 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
                fresh.marginal.data()},
               runtime->stream());
 
-  fresh.product = problem_.costs->sum_pass(side, Pass::product);
-  fresh.product.tiles = tiles(side);
-  fresh.partials = DeviceArray<unsigned char>(runtime, fresh.product.size() * 2 * size_of(rows.scalar));
+  fresh.product = problem_.costs->sum_pass(side, Pass::product, tiles(side));
+  fresh.partials = DeviceArray<unsigned char>(runtime, fresh.product->size() * 2 * size_of(rows.scalar));
   fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * size_of(rows.scalar));
   fresh.scales = DeviceArray<unsigned long long>(runtime, 2);
   MONGE_CUDA_TRY(cudaMemsetAsync(fresh.scales.data(), 0, 2 * sizeof(unsigned long long), runtime->stream()));
-  PassArguments& arguments = fresh.product.arguments;
+  PassArguments& arguments = fresh.product->arguments;
   arguments.parameters = fresh.transform.parameters.data();
   arguments.logits = fresh.transform.logits.values.data();
   arguments.factors = fresh.factors.data();
@@ -143,12 +142,12 @@ void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v
   VectorScale const scale{rows.scales.data() + turn, rows.scales.data() + 1 - turn};
   scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), v, scale, rows.factors.data(),
                 stream);
-  if (rows.product.ranks) rows.product.ranks->meet();
-  rows.product.launch(stream, stream);
+  if (DeviceRanks const* const ranks = problem_.costs->sharing_ranks()) ranks->meet();
+  rows.product->launch(stream, stream);
   bool const plan = scaling == Scaling::plan;
   finish_product(
       {
-          .sums = {side_index(side), problem_.side(side), rows.partials.data(), rows.product.work(),
+          .sums = {side_index(side), problem_.side(side), rows.partials.data(), rows.product->work(),
                    rows.transform.parameters.data()},
           .row_factor = plan ? rows.plan_factor.data() : rows.share_factor.data(),
           .scale = scale,

@@ -76,7 +76,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
     DeviceArray<unsigned char> references;          // References of this side's points, padded.
     DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
-    Costs::SumPass product;                         // The product of one vector.
+    std::unique_ptr<SumPass> product;               // The product of one vector.
     DeviceArray<unsigned char> factors, partials;   // Arguments of `product`.
     DeviceArray<unsigned long long> scales;         // The two numbers of VectorScale.
     int products = 0;                               // Launched so far; its parity selects the scale.

@@ -74,19 +74,18 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
   PackedSide const rows = problem.side(side);
   Transform result = transform_logits(problem, side, potentials, eps);
 
-  Costs::SumPass pass = problem.costs->sum_pass(side, Pass::softmin);
-  pass.tiles = tiles;
-  DeviceArray<unsigned char> const partials(runtime, pass.size() * 2 * size_of(rows.scalar));
-  pass.arguments.logits = result.logits.values.data();
-  pass.arguments.factors = result.logits.factors.data();
-  pass.arguments.parameters = result.parameters.data();
-  pass.arguments.partials = partials.data();
-  if (pass.ranks) pass.ranks->meet();
-  pass.launch(stream, stream);
+  std::unique_ptr<SumPass> const pass = problem.costs->sum_pass(side, Pass::softmin, tiles);
+  DeviceArray<unsigned char> const partials(runtime, pass->size() * 2 * size_of(rows.scalar));
+  pass->arguments.logits = result.logits.values.data();
+  pass->arguments.factors = result.logits.factors.data();
+  pass->arguments.parameters = result.parameters.data();
+  pass->arguments.partials = partials.data();
+  if (DeviceRanks const* const ranks = problem.costs->sharing_ranks()) ranks->meet();
+  pass->launch(stream, stream);
 
   for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
     *array = DeviceArray<double>(runtime, rows.size);
-  softmin_values({side_index(side), rows, partials.data(), pass.work(), result.parameters.data()},
+  softmin_values({side_index(side), rows, partials.data(), pass->work(), result.parameters.data()},
                  {result.plus.data(), result.reference.data(), result.sum.data()}, stream);
   return result;
 }

@@ -68,12 +68,12 @@ __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, in
 template <class T, class Pairs, class Source>
 __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const source) {
   __shared__ CostTile tile;
-  Share<PackCostsArguments> const share = share_of(source);
-  PackCostsArguments const& arguments = share.arguments;
+  Slice<PackCostsArguments> const slice = slice_of(source);
+  PackCostsArguments const& arguments = slice.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
   int const row_tiles = (static_cast<int>(arguments.pitch) - 1) / kEntryRows + 1;
-  int const first_row = share.block % row_tiles * kEntryRows, first_column = share.block / row_tiles * kEntryColumns;
+  int const first_row = slice.block % row_tiles * kEntryRows, first_column = slice.block / row_tiles * kEntryColumns;
   load_costs<Pairs>(arguments.matrix, arguments.order, first_row, first_column, tile);
   __syncthreads();
   int const lane = static_cast<int>(threadIdx.x) % 32;

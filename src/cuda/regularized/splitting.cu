@@ -25,8 +25,8 @@ inline constexpr int kRestartThreads = 1024;
 /// The grid has one block.
 template <class T, class Source>
 __global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Source const source) {
-  Share<SplittingRestart> const share = share_of(source);
-  SplittingRestart const& restart = share.arguments;
+  Slice<SplittingRestart> const slice = slice_of(source);
+  SplittingRestart const& restart = slice.arguments;
   __shared__ double totals[2];
   wait_for_previous_kernel();
   // Not earlier: iterations fetch costs before their wait, and the kernel before this one may still pack them.
@@ -63,8 +63,8 @@ __global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Sour
 /// Squares of the residuals' 2-norms of both sides. One block.
 template <class Source>
 __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Source const source) {
-  Share<SplittingResidualArguments> const share = share_of(source);
-  SplittingResidualArguments const& arguments = share.arguments;
+  Slice<SplittingResidualArguments> const slice = slice_of(source);
+  SplittingResidualArguments const& arguments = slice.arguments;
   SplittingArguments const& problem = arguments.problem;
   start_next_kernel();
   wait_for_previous_kernel();
@@ -90,12 +90,12 @@ inline constexpr int kCountVectors = 32 * kSpareThreads;  // Vectors of a block.
 template <class T, class Source>
 __global__ void __launch_bounds__(kSpareThreads) count_entries_kernel(Source const source) {
   constexpr int kPerVector = 16 / sizeof(T);
-  Share<SplittingResidualArguments> const share = share_of(source);
-  SplittingArguments const& problem = share.arguments.problem;
+  Slice<SplittingResidualArguments> const slice = slice_of(source);
+  SplittingArguments const& problem = slice.arguments.problem;
   start_next_kernel();
   wait_for_previous_kernel();
   std::int64_t const vectors = problem.pitch * problem.side[1].size / kPerVector;
-  std::int64_t const first = std::int64_t{share.block} * kCountVectors + threadIdx.x;
+  std::int64_t const first = std::int64_t{slice.block} * kCountVectors + threadIdx.x;
   int count = 0;
 #pragma unroll 8
   for (int k = 0; k < kCountVectors; k += kSpareThreads) {
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kSpareThreads) count_entries_kernel(Source con
   }
   count = __reduce_add_sync(0xffffffffu, count);
   if (threadIdx.x % 32 == 0 && count > 0)
-    atomicAdd(reinterpret_cast<unsigned long long*>(&share.arguments.result->nonzeros),
+    atomicAdd(reinterpret_cast<unsigned long long*>(&slice.arguments.result->nonzeros),
               static_cast<unsigned long long>(count));
 }
 

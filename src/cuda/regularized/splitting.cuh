@@ -122,13 +122,13 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   constexpr bool kLeavesPlan = kIteration != SplittingIteration::opening;
   constexpr unsigned kAll = 0xffffffffu;
   extern __shared__ __align__(16) unsigned char dynamic[];
-  Share<SplittingArguments> const share = share_of(source);
-  SplittingArguments const& arguments = share.arguments;
+  Slice<SplittingArguments> const slice = slice_of(source);
+  SplittingArguments const& arguments = slice.arguments;
   SplittingSide const& rows = arguments.side[0];
   SplittingSide const& columns = arguments.side[1];
   int const thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   int const lane = thread % 32, warp = thread / 32, warps = threads / 32;
-  SplittingBlock<T, kProx> const block(arguments, share.block);
+  SplittingBlock<T, kProx> const block(arguments, slice.block);
   int const row = block.row, count = block.end - block.first;
   auto const has = [&](int v) { return row + v * 32 * kPerVector < block.row_end; };
   auto const column_of = [&](int k) { return arguments.backwards ? block.end - 1 - k : block.first + k; };
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
     fetch(k, 0, entries);
     copy_async_commit();
   }
-  if (share.block == 0 && thread == 0) arguments.state->before = arguments.state->alpha;
+  if (slice.block == 0 && thread == 0) arguments.state->before = arguments.state->alpha;
   SplittingParameters const parameters = *arguments.parameters;
   T const step = static_cast<T>(parameters.step);
   UngroupedProx<T, kProx> const prox(arguments, parameters);
@@ -255,7 +255,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   __syncthreads();
   if (thread > 0) return;
   for (int w = 1; w < warps; ++w) total += warp_totals[w];
-  arguments.totals[share.block] = total;
+  arguments.totals[slice.block] = total;
 }
 
 inline constexpr int kUpdatePoints = 32, kUpdateGroups = 8;
@@ -264,16 +264,16 @@ inline constexpr int kUpdateThreads = kUpdatePoints * kUpdateGroups;
 /// A block takes 32 rows or columns. 8 threads share the parts of a sum; every block sums the totals itself.
 template <class T, class Source>
 __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source const source) {
-  Share<SplittingArguments> const share = share_of(source);
-  SplittingArguments const& arguments = share.arguments;
+  Slice<SplittingArguments> const slice = slice_of(source);
+  SplittingArguments const& arguments = slice.arguments;
   __shared__ double sums[kUpdateGroups][kUpdatePoints];
   __shared__ double excess;
   int const point = static_cast<int>(threadIdx.x) % kUpdatePoints,
             group = static_cast<int>(threadIdx.x) / kUpdatePoints;
   int const row_blocks = (arguments.side[0].size - 1) / kUpdatePoints + 1;
-  int const s = share.block < row_blocks ? 0 : 1;
+  int const s = slice.block < row_blocks ? 0 : 1;
   SplittingSide const& side = arguments.side[s];
-  int const i = (share.block - s * row_blocks) * kUpdatePoints + point;
+  int const i = (slice.block - s * row_blocks) * kUpdatePoints + point;
   bool const real = i < side.size && (!side.point || side.point[i] >= 0);
   double const n = arguments.side[0].real, m = arguments.side[1].real;
   start_next_kernel();
@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source
     static_cast<T*>(side.rounded)[i] = static_cast<T>(next.potential);
     side.residual[i] = residual;
   }
-  if (share.block == 0 && point == 0) arguments.state->alpha = before - excess;
+  if (slice.block == 0 && point == 0) arguments.state->alpha = before - excess;
 }
 
 }  // namespace monge::cuda

@@ -52,11 +52,11 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
   constexpr int kPerVector = 16 / sizeof(S), kVectors = kLanePlaces / kPerVector;
   __shared__ alignas(16) S ring[kEvaluationWarps][kBatchLines][kStripPlaces];
   __shared__ Powers<double>::Table table;
-  Share<FusedEvaluationArguments> const share = share_of(source);
-  FusedEvaluationArguments const& arguments = share.arguments;
+  Slice<FusedEvaluationArguments> const slice = slice_of(source);
+  FusedEvaluationArguments const& arguments = slice.arguments;
   StoredCosts const& costs = arguments.costs;
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int const part = share.block * kEvaluationWarps + warp;
+  int const part = slice.block * kEvaluationWarps + warp;
   int const group = part / arguments.plan.strips, strip = part % arguments.plan.strips;
   start_next_kernel();
   Powers<double> const powers(table);

@@ -284,8 +284,8 @@ __global__ void __launch_bounds__(32 * (kMostWarps + 1)) fused_sweep_kernel(Sour
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char ring[];
   __shared__ __align__(16) LineMessages messages;
-  Share<FusedSweepArguments> const share = share_of(source);
-  FusedSweepArguments const& arguments = share.arguments;
+  Slice<FusedSweepArguments> const slice = slice_of(source);
+  FusedSweepArguments const& arguments = slice.arguments;
   int const warps = static_cast<int>(blockDim.x) / 32 - 1;
   int const parts = warps * cluster_size();
   start_next_kernel();
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(32 * (kMostWarps + 1)) fused_sweep_kernel(Sour
   }
   cluster_barrier();
   int const clusters = arguments.clusters;
-  int const first_line = share.block / cluster_size();
+  int const first_line = slice.block / cluster_size();
   int const count = (arguments.costs.lines() - 1 - first_line) / clusters + 1;
   if (static_cast<int>(threadIdx.x) / 32 == warps) {
     wait_for_previous_kernel();
@@ -353,8 +353,8 @@ __device__ __forceinline__ void softmin_across(AcrossArguments const& arguments,
 /// of a place share the clusters, and share the lines if the sum cannot be trusted.
 template <class Source>
 __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_kernel(Source const source) {
-  Share<AcrossArguments> const share = share_of(source);
-  AcrossArguments const& arguments = share.arguments;
+  Slice<AcrossArguments> const slice = slice_of(source);
+  AcrossArguments const& arguments = slice.arguments;
   __shared__ double sums[kAcrossGroups][kAcrossColumns];
   __shared__ float references[kAcrossGroups][kAcrossColumns];
   __shared__ bool lost[kAcrossColumns];
@@ -362,7 +362,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
   PackedSide const& points = update.sums.points;
   int const column = static_cast<int>(threadIdx.x) % kAcrossColumns;
   int const group = static_cast<int>(threadIdx.x) / kAcrossColumns;
-  int const place = share.block * kAcrossColumns + column;
+  int const place = slice.block * kAcrossColumns + column;
   bool const real = place < points.size;
   start_next_kernel();
   wait_for_previous_kernel();
@@ -412,7 +412,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
     PointConstants const constants(points, place);
     error = update_point<float>(update, parameters, constants, place, update.potential[place], plus);
   }
-  store_errors<kAcrossColumns * kAcrossGroups>(error, update.errors + 2 * share.block);
+  store_errors<kAcrossColumns * kAcrossGroups>(error, update.errors + 2 * slice.block);
 }
 
 }  // namespace monge::cuda

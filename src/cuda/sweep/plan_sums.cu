@@ -39,10 +39,10 @@ __host__ __device__ constexpr int sum_parts(int size) {
 template <class Source>
 __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
   using Numbers = std::array<double, sizeof(PlanSums) / sizeof(double)>;
-  Share<JoinedSumsArguments> const share = share_of(source);
-  JoinedSumsArguments const& arguments = share.arguments;
+  Slice<JoinedSumsArguments> const slice = slice_of(source);
+  JoinedSumsArguments const& arguments = slice.arguments;
   int const row_parts = sum_parts(arguments.points[0].size), thread = static_cast<int>(threadIdx.x);
-  int const side = share.block < row_parts ? 0 : 1, part = side == 0 ? share.block : share.block - row_parts;
+  int const side = slice.block < row_parts ? 0 : 1, part = side == 0 ? slice.block : slice.block - row_parts;
   PackedSide const& points = arguments.points[side];
   double* const marginals = arguments.out.marginals.side[side];
   start_next_kernel();
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
   __syncthreads();
   if (thread > 0) return;
   for (int w = 1; w < kSumThreads / 32; ++w) mine.add(std::bit_cast<PlanSums>(warps[w]));
-  arguments.out.parts[share.block] = mine;
+  arguments.out.parts[slice.block] = mine;
 }
 
 }  // namespace

@@ -76,12 +76,12 @@ __global__ void __launch_bounds__(kTileThreads, kForm == ScoreForm::distances ? 
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ __align__(16) double column_sums[kWarps][kStripColumns];
   __shared__ Powers<double>::Table table;
-  Share<TileEvaluationArguments> const share = share_of(source);
-  TileEvaluationArguments const& arguments = share.arguments;
+  Slice<TileEvaluationArguments> const slice = slice_of(source);
+  TileEvaluationArguments const& arguments = slice.arguments;
   PassArguments const& scores = arguments.scores;
   TileEvaluationPlan const& plan = arguments.plan;
   int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  int const row_group = share.block / plan.column_groups, column_group = share.block % plan.column_groups;
+  int const row_group = slice.block / plan.column_groups, column_group = slice.block % plan.column_groups;
   int const first_row_tile = row_group * plan.row_tiles, first_tile = column_group * plan.column_tiles;
   int const end_row_tile = min(first_row_tile + plan.row_tiles, scores.rows.padded_size / kTileRows);
   int const end_tile = min(first_tile + plan.column_tiles, scores.columns.padded_size / kTileColumns);

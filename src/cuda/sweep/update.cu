@@ -27,7 +27,7 @@ namespace {
 
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source const source) {
-  auto const [arguments, block, count] = share_of(source);
+  auto const [arguments, block, count] = slice_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source cons
 /// Grid: (blocks of points, sides).
 template <class T, class Source>
 __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source const source) {
-  auto const [arguments, block, count] = share_of(source);
+  auto const [arguments, block, count] = slice_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   int const side = static_cast<int>(blockIdx.y);
   LogitArguments::OfSide const& of = arguments.side[side];
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source cons
 
 template <class T, class Source>
 __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source const source) {
-  auto const [arguments, block, count] = share_of(source);
+  auto const [arguments, block, count] = slice_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   PackedSide const& points = arguments.sums.points;
   start_next_kernel();
@@ -101,18 +101,18 @@ __device__ __forceinline__ LogMeanSums block_total(LogMeanSums sums) {
 /// Sums for the translation (TranslationArguments), one LogMeanSums for each block. Grid: (blocks of points, sides).
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) log_mean_parts_kernel(Source const source) {
-  Share<TranslationArguments> const share = share_of(source);
-  int const side = static_cast<int>(blockIdx.y), i = share.block * kVectorThreads + static_cast<int>(threadIdx.x);
-  TranslationArguments::OfSide const& of = share.arguments.side[side];
+  Slice<TranslationArguments> const slice = slice_of(source);
+  int const side = static_cast<int>(blockIdx.y), i = slice.block * kVectorThreads + static_cast<int>(threadIdx.x);
+  TranslationArguments::OfSide const& of = slice.arguments.side[side];
   start_next_kernel();
   wait_for_previous_kernel();
-  if (isinf(of.points.penalty) || share.block * kVectorThreads >= of.points.size) return;
+  if (isinf(of.points.penalty) || slice.block * kVectorThreads >= of.points.size) return;
   double const weight = i < of.points.size ? of.points.weight[i] : 0.0;
   double const potential = weight > 0 ? of.potential[i] + of.points.shift[i] : std::numeric_limits<double>::infinity();
   LogMeanSums sums{block_min(potential)};
   if (weight > 0) sums.add(weight, potential, of.points.penalty);
   sums = block_total(sums);
-  if (threadIdx.x == 0) of.parts[share.block] = sums;
+  if (threadIdx.x == 0) of.parts[slice.block] = sums;
 }
 
 /// Joins the parts of a side, for all threads of the block.
@@ -136,9 +136,9 @@ __device__ __forceinline__ LogMean log_mean(TranslationArguments::OfSide const& 
 /// (blocks of points, sides).
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) translate_kernel(Source const source) {
-  Share<TranslationArguments> const share = share_of(source);
-  TranslationArguments const& arguments = share.arguments;
-  int const side = static_cast<int>(blockIdx.y), i = share.block * kVectorThreads + static_cast<int>(threadIdx.x);
+  Slice<TranslationArguments> const slice = slice_of(source);
+  TranslationArguments const& arguments = slice.arguments;
+  int const side = static_cast<int>(blockIdx.y), i = slice.block * kVectorThreads + static_cast<int>(threadIdx.x);
   auto const& [a, b] = arguments.side;
   start_next_kernel();
   wait_for_previous_kernel();

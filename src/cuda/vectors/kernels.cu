@@ -14,7 +14,7 @@ namespace {
 /// out_i = the sum of the terms, in order.
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const source) {
-  auto const [arguments, block, count] = share_of(source);
+  auto const [arguments, block, count] = slice_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
