@@ -91,11 +91,10 @@ struct SolveOptions {
   /// rounded to 2^-53 of C, and the marginal is a exp(-f / rho_a).
   double penalty_a = std::numeric_limits<double>::infinity();
   double penalty_b = std::numeric_limits<double>::infinity();
-  /// Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 or more sweeps at eps, from f and g or
-  /// from potentials of 0 (for points: of the centred clouds). If these sweeps leave a tenth of the mass in the wrong
-  /// place (a twentieth if the ladder is mixed), eps restarts at the squared diameter. eps then falls by this factor
-  /// when at most 3e-4 of the mass is out of place, and sooner where Newton's method may follow (docs/math.md, section
-  /// 6). splr has no ladder.
+  /// Factor by which eps falls from one rung of the ladder to the next, in (0, 1]; 1: no ladder. The ladder is for hard
+  /// problems. A solve first takes 10 or more sweeps at eps. If they leave more than a tenth of the mass in the wrong
+  /// place, it goes on at the squared diameter in place of eps, and descends from there, a rung whenever at most 3e-4
+  /// of the mass is out of place. docs/math.md, section 6, has the exceptions. splr has no ladder.
   double annealing = 0.25;
   Precision precision = Precision::automatic;
   /// Largest number of sweeps between checks, >= 1. The host waits for the device only at checks. Checks are more

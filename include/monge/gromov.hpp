@@ -133,13 +133,11 @@ struct GromovOptions {
   double penalty_a = 0, penalty_b = 0;
   /// Partial marginals: the mass of the plan, > 0 and at most the smaller total. Otherwise 0.
   double mass = 0;
-  /// A search ends when a step changes the cross moment (Gromov::cross_moment) by at most this fraction of its norm. A
-  /// norm below 1e-3 of its largest possible value counts as this bound. The last plan has a marginal error of at most
-  /// tolerance / 10 of the mass; each earlier step is solved to a tenth of the change in the step before. > 0. With
-  /// exact plans a search ends when no step lowers the value or, for matrices or open marginals and within a segment,
-  /// where GromovReport::stationarity is at most this fraction of the value. For points with open marginals the second
-  /// moments of (1, |x|^2 - |y|^2, x, y) under the plan take the place of the cross moment. A semi-relaxed step has no
-  /// sweeps.
+  /// > 0. With eps > 0 a search ends when a step changes Gromov::cross_moment by at most this fraction of its norm, or
+  /// of 1e-3 of the largest possible norm if this is larger. Each step is solved to a tenth of the change in the step
+  /// before, the last one to a marginal error of tolerance / 10 of the mass. With exact plans a search ends when no
+  /// step lowers the value. For matrices and open marginals, whose steps may end between two plans, it also ends when
+  /// GromovReport::stationarity is at most this fraction of the value.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
@@ -268,10 +266,10 @@ struct GromovGradients {
 /// A plan and how far it may be from the best one.
 struct MONGE_API Gromov {
   GromovReport report;
-  /// The plan of the last linear problem, if eps > 0, with the potentials and the report of this problem. Its cost is
-  /// C_ij = -<u_i, v_j>, for u (n x k) and v (m x k) below. For matrices it reads costs that `state`
-  /// keeps, so a plan that is moved out must not outlive it. With open marginals the costs are whole, with all terms of
-  /// i and of j; unbalanced they are divided by the mass of the plan before.
+  /// If eps > 0: the plan of the last linear problem, with the potentials and the report of this problem. For points
+  /// its cost is C_ij = -<u_i, v_j>, for u (n x k) and v (m x k) below, up to terms of i and of j alone. With open
+  /// marginals it has these terms, too, and for an unbalanced plan it is divided by the mass of the plan before. For
+  /// matrices `state` keeps the costs, so a plan that is moved out of this object must not outlive `state`.
   std::optional<Plan> plan;
   std::optional<ExactPlan> exact;    ///< The same if eps is 0. For matrices and open marginals its entries may lie
                                      ///< between two plans. Semi-relaxed: f is +infinity where a is 0.

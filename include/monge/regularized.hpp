@@ -72,11 +72,12 @@ constexpr auto names_of(RegularizedMethod) {
 
 /// The quantity that the tolerance bounds.
 enum class RegularizedCriterion {
-  gap,  ///< Two quantities: RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|. The gap is relative
-        ///< to the larger of two numbers: the primal value for costs shifted so that the least is 0, and 1e-6 (after
-        ///< float32 1e-3) times the mass times the range of the costs between points with mass. The range leaves out
-        ///< costs of more than 100 times the others if the others are a sixteenth of the allowed pairs, by mass. If all
-        ///< costs are equal, the slope of h at equal entries takes the place of the range.
+  /// Both RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|, relative to the larger of two numbers.
+  /// The first is the primal value, for costs shifted so that the least is 0. The second is 1e-6 (after float32 1e-3)
+  /// of the mass times the range of the costs between points with mass. Where costs of at least a sixteenth of the
+  /// allowed mass are a hundredth of the others, the range is of these alone. If all costs are equal, the slope of h at
+  /// equal entries is the range.
+  gap,
   residual,  ///< The residual alone.
 };
 constexpr auto names_of(RegularizedCriterion) {

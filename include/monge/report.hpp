@@ -99,8 +99,8 @@ struct Report {
   int coarse_iterations = 0;      ///< Sweeps of coarse clouds before all `iterations` (multiscale).
   int newton_steps = 0;           ///< Steps of Newton's method, or of splr.
   int newton_iterations = 0;      ///< Passes among `iterations` in such steps.
-  /// The CPU took the sweeps and steps of Newton's method for a plan on a GPU, which certified their result. So it is
-  /// for at most 2^17 pairs of points without labels or of a cost matrix, without ranks: a GPU would wait for its host.
+  /// Whether the CPU took the sweeps and the steps of Newton's method for a plan on a GPU. The GPU certified the
+  /// result. The CPU is faster for at most 2^17 pairs. It takes no problems with labels or with ranks.
   bool newton_on_host = false;
   Precision precision = Precision::float32;  ///< Arithmetic of the last sweeps, and of the plan's products.
   bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
