@@ -1,5 +1,5 @@
-"""Whole calls from Python with PyTorch's tensors on a CUDA device, as users write them: float32 points, default options,
-certificates included.
+"""Whole calls from Python with PyTorch's tensors on a CUDA device, as users write them: float32 points (exact plans:
+float64), default options, certificates included.
 
 usage: bench/python_on_cuda.py [--seconds 0.2] [--only WORD]...
 
@@ -47,6 +47,8 @@ def counts(call):
 def work_of(result):
     """Passes of a solve, or of the solves of a batch."""
     report = getattr(result, "report", None)
+    if hasattr(report, "pivots"):
+        return {"status": report.status, "pivots": report.pivots, "seconds_search": report.seconds_search}
     if not hasattr(report, "iterations"):
         return {}
     kept = {"passes": report.iterations, "in_float64": report.refinement_iterations, "newton": report.newton_iterations}
@@ -96,6 +98,12 @@ def batch(problems, n, d):
     return lambda: monge.solve_sample_batch(x, y, reg="auto", tol=1e-3)
 
 
+def exact(n, d, uniform):
+    x, y = (points.double() for points in clouds(n, d))
+    a, b = torch.rand(2, n, device="cuda", dtype=torch.float64) + 0.1
+    return lambda: monge.solve_exact_sample(x, y, *(() if uniform else (a / a.sum(), b / b.sum())))
+
+
 def rows():
     """Names, functions that make the calls, and whether launches are counted."""
     for n, d in ((1000, 64), (2000, 3), (10000, 3), (10000, 64), (10000, 512), (50000, 64)):
@@ -119,6 +127,9 @@ def rows():
     for problems, n, d in ((64, 1000, 64), (1000, 128, 64), (1000, 128, 8)):
         yield f"solve_sample_batch, {problems} of {n} x {d}, 0.001", lambda k=problems, n=n, d=d: batch(k, n, d), False
     yield "solve_batch, newton, 64 of 200 x 200, 1e-06", lambda: newton_batch(64, 200), False
+    for n, d, uniform in ((2000, 16, True), (20000, 64, True), (20000, 64, False), (50000, 16, True), (100000, 16, True)):
+        name = f"solve_exact_sample, {n} x {d}, {'uniform' if uniform else 'random'} weights"
+        yield name, lambda n=n, d=d, u=uniform: exact(n, d, u), False
     x, y = clouds(256, 784)
     pairs = OTPairs()
     yield "OTPairs, 256 x 784", lambda: lambda: pairs(x, y), False

@@ -11,6 +11,7 @@ whose corner is about n.
 
 import argparse
 import json
+import os
 import statistics
 import time
 from functools import partial
@@ -95,7 +96,8 @@ def main():
         runs.append(run)
     device = torch.cuda.get_device_name()
     print(json.dumps({"device": device, "torch": torch.__version__, "monge": monge.__version__,
-                      "iterations": options.iterations, "copy_bytes_per_s": copy, "runs": runs}, indent=1))
+                      "commit": os.environ.get("MONGE_COMMIT", ""), "date": time.strftime("%Y-%m-%d", time.gmtime()),
+                      "load": round(os.getloadavg()[0], 2), "iterations": options.iterations, "copy_bytes_per_s": copy, "runs": runs}, indent=1))
 
 
 if __name__ == "__main__":
