@@ -2,14 +2,16 @@
 #pragma once
 #include <bit>
 #include <cstdint>
+#include <type_traits>
 
 namespace monge::cuda {
 
-/// Calls store(i, in_0 + ... + in_i), by one block; terms are >= 0. Rounded sums never decrease, and zero terms leave
+/// Calls store(i, in[0] + ... + in[i]), by one block; terms are >= 0. Rounded sums never decrease, and zero terms leave
 /// them unchanged. To this end, sums within the right half of a group of threads are rounded before the sum of the left
 /// half is added to them; groups have 2, 4, 8, ... threads.
-template <int kThreads, class T, class Store>
-__device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
+template <int kThreads, class In, class Store>
+__device__ void scan_block(In const& in, std::int64_t size, Store const& store) {
+  using T = std::remove_cvref_t<decltype(in[size])>;
   constexpr int kLevels = std::bit_width(static_cast<unsigned>(kThreads)) - 1;
   static_assert(kThreads == 1 << kLevels);
   __shared__ T sums[kThreads];

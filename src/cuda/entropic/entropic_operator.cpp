@@ -401,26 +401,25 @@ bool EntropicOperator::tiles_serve(Sweep const& sweep) const {
   return tiles_eps_ == sweep.eps && sweeps_of_tiles_ < kServedSweeps && tiles_->serve(potentials_, sweep.eps);
 }
 
-void EntropicOperator::take_tiles(Sweep const& sweep) {
-  tiles_->find(potentials_, sweep);
-  has_new_tiles_ = true;
-  tiles_eps_ = sweep.eps;
-  sweeps_of_tiles_ = 0;
-}
-
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
   if (count == 0) return;
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();
-  if (tiles_ && !tiles_serve(sweep)) take_tiles(sweep);
-  bool const has_new_tiles = std::exchange(has_new_tiles_, false), apart = starts_apart(sweep);
+  bool const has_new_tiles = tiles_ && !tiles_serve(sweep), apart = starts_apart(sweep);
+  if (has_new_tiles) {
+    tiles_eps_ = sweeps_of_tiles_ = 0;  // No tiles serve if memory ends before they are complete.
+    tiles_->find(potentials_, sweep);
+  }
   int const alone = has_new_tiles || apart ? 1 : 0;
   // The search took f as the next sweep leaves it and g as it is before this sweep.
   if (has_new_tiles) tiles_->keep(Side::columns, potentials_[1]);
   if (!apart) settle(sweep);
   launch_sweeps(sweep, alone);
   if (apart) settle(sweep);
-  if (has_new_tiles) tiles_->keep(Side::rows, potentials_[0]);
+  if (has_new_tiles) {
+    tiles_->keep(Side::rows, potentials_[0]);
+    tiles_eps_ = sweep.eps;
+  }
   launch_sweeps(sweep, count - alone);
   sweeps_of_tiles_ += count;
 }

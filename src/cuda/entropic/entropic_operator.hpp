@@ -95,7 +95,6 @@ class EntropicOperator final : public monge::EntropicOperator {
   };
 
   bool tiles_serve(Sweep const& sweep) const;
-  void take_tiles(Sweep const& sweep);
   static void evaluate_here(SharedRuntime const& runtime, std::span<EvaluationStep* const> steps);
   /// The length of one side's errors.
   std::int64_t error_count(Side side) const;
@@ -143,7 +142,6 @@ class EntropicOperator final : public monge::EntropicOperator {
   int sweeps_ = 0;                           // Launched so far.
   double swept_eps_ = 0;                     // eps of the last sweep; 0 if the potentials were set after it.
   std::optional<PlanTiles> tiles_;           // Null unless passes leave out pairs.
-  bool has_new_tiles_ = false;               // Whether the next sweep is the first over these tiles.
   double tiles_eps_ = 0;                     // The eps of sweeps over tiles_; 0: the tiles are of other passes.
   int sweeps_of_tiles_ = 0;
   bool translated_ = false;  // Whether the last sweep began with a translation.

@@ -5,6 +5,7 @@
 #include "core/numbers.hpp"
 #include "cuda/plan/entries_at.hpp"
 #include "cuda/plan/plan_operator.hpp"
+#include "cuda/tiles/listed_rows.hpp"
 #include "plan/sampling.hpp"
 
 namespace monge::cuda {
@@ -24,8 +25,16 @@ LogRows part(LogRows rows, int begin, int count) {
   rows.values = static_cast<unsigned char const*>(rows.values) + values;
   rows.largest = static_cast<unsigned char const*>(rows.largest) + values / kLogitGroup;
   rows.first += begin;
+  rows.begin += begin;
   rows.count = std::min(count, rows.count - begin);
   return rows;
+}
+
+/// The most tiles that a tile of rows has in its list, at least 1. Waits.
+std::int64_t most_listed(SharedRuntime const& runtime, ListedTiles const& tiles) {
+  DeviceArray<int> const counts(runtime, tiles.rows.tiles());
+  count_listed(tiles, counts.data(), runtime->stream());
+  return std::max<std::int64_t>(std::ranges::max(download(*runtime, counts.data(), counts.size())), 1);
 }
 
 /// The caller's indices where kernels can read them; `staging` receives a copy if they lie on the host.
@@ -38,23 +47,31 @@ StridedIndices upload(SharedRuntime const& runtime, IndexView from, DeviceArray<
 }  // namespace
 
 template <class Visit>
-void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit) {
+void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, int fill, Visit const& visit) {
   Frozen& from = frozen(side);
   SharedRuntime const& runtime = problem_.runtime;
   cudaStream_t const stream = runtime->stream();
   Costs const& costs = *problem_.costs;
   Side const other = opposite(side);
-  std::int64_t const width = size_of(costs.scalar());
-  std::int64_t const columns = costs.padded_size(other), padded = costs.padded_size(side);
-  std::int64_t const fitting =
-      std::max<std::int64_t>(kLogRowBytes / (columns * width + scratch_bytes) / kRowPadding, 1);
+  ListedTiles const* const listed = tiles(side);
+  std::int64_t const width = size_of(costs.scalar()), all_columns = costs.padded_size(other);
+  std::int64_t const padded = costs.padded_size(side);
+  std::int64_t const columns =
+      listed ? std::min(all_columns, round_up(most_listed(runtime, *listed) * kTilePoints + fill, kRowPadding))
+             : all_columns;
+  // Of a tile of rows: the numbers of its columns and a bit for each of all.
+  std::int64_t const numbers = listed ? columns : 0, words = listed ? divided_up(costs.size(other), 32) : 0;
+  std::int64_t const row_bytes = columns * width + (numbers + words) * 4 / kTilePoints + scratch_bytes;
+  std::int64_t const fitting = std::max<std::int64_t>(kLogRowBytes / row_bytes / kRowPadding, 1);
   int const most = static_cast<int>(std::min(fitting * kRowPadding, padded));
   int const together =
       static_cast<int>(std::clamp<std::int64_t>(kLogRowBytes / std::max<std::int64_t>(scratch_bytes, 1), 1, most));
   std::int64_t const groups = columns / kLogitGroup;
   grow(runtime, workspace().log_rows, most * (columns + groups) * width);
+  grow(runtime, workspace().log_columns, most / kTilePoints * numbers);
+  grow(runtime, workspace().log_listed, most / kTilePoints * words);
   grow(runtime, workspace().selection, together * scratch_bytes);
-  grow(runtime, workspace().log_factors, columns * width);
+  grow(runtime, workspace().log_factors, all_columns * width);
   log_factors(problem_.side(other), from.transform.logits.factors.data(), workspace().log_factors.data(), stream);
 
   LogRows rows;
@@ -65,6 +82,10 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   rows.stride = columns;
   rows.factor = from.plan_factor.data();
   rows.weight = problem_.side(side).weight;
+  if (listed) {
+    rows.point = listed->rows.point;
+    rows.columns = workspace().log_columns.data();
+  }
   for (rows.first = 0; rows.first < problem_.size(side); rows.first += most) {
     int const count = static_cast<int>(std::min<std::int64_t>(most, padded - rows.first));
     rows.count = std::min(count, problem_.size(side) - rows.first);
@@ -73,9 +94,19 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
     arguments.parameters = from.transform.parameters.data();
     arguments.logits = from.transform.logits.values.data();
     arguments.factors = workspace().log_factors.data();
-    arguments.references = from.references.data() + rows.first * width;
     arguments.entries = {costs.scalar(), columns, workspace().log_rows.data(), largest};
-    launch_pass(pass.plan, arguments, stream);
+    if (listed) {
+      arguments.references = from.references.data();
+      ListedRows const of{.first = rows.first / static_cast<int>(kTilePoints),
+                          .count = divided_up(rows.count, kTilePoints),
+                          .fill = fill,
+                          .listed = workspace().log_listed.data(),
+                          .columns = workspace().log_columns.data()};
+      launch_listed_logits(*listed, of, arguments, stream);
+    } else {
+      arguments.references = from.references.data() + rows.first * width;
+      launch_pass(pass.plan, arguments, stream);
+    }
     for (int begin = 0; begin < rows.count; begin += together) visit(part(rows, begin, together));
   }
 }
@@ -83,7 +114,7 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
 void PlanOperator::all(Side side, MutableMatrixView out) {
   DeviceGuard const guard(problem_.runtime->index());
   Output output(problem_.runtime, out);
-  for_log_rows(side, 0, [&](LogRows const& rows) {
+  for_log_rows(side, 0, 0, [&](LogRows const& rows) {
     all_entries(rows, problem_.size(opposite(side)), output.view(), problem_.runtime->stream());
   });
   output.finish();
@@ -96,7 +127,7 @@ void PlanOperator::top_k(Side side, MutableIndexView indices, MutableMatrixView 
   arguments.k = checked_size("k", indices.columns);
   arguments.indices = in_place(index_output);
   arguments.values = value_output.view();
-  for_log_rows(side, top_k_scratch(problem_.costs->scalar(), arguments.k), [&](LogRows const& rows) {
+  for_log_rows(side, top_k_scratch(problem_.costs->scalar(), arguments.k), arguments.k, [&](LogRows const& rows) {
     arguments.rows = rows;
     arguments.scratch = workspace().selection.data();
     cuda::top_k(arguments, problem_.runtime->stream());
@@ -114,7 +145,7 @@ std::int64_t PlanOperator::count_above(double threshold, MutableIndexView row_be
   AboveArguments arguments;
   arguments.threshold = threshold;
   arguments.counts = counts.data();
-  for_log_rows(Side::rows, 0, [&](LogRows const& rows) {
+  for_log_rows(Side::rows, 0, 0, [&](LogRows const& rows) {
     arguments.rows = rows;
     cuda::entries_above(arguments, runtime->stream());
   });
@@ -139,7 +170,7 @@ std::int64_t PlanOperator::entries_above(double threshold, MutableIndexView row_
   arguments.values = value_output.view();
   arguments.size = columns.rows;
   arguments.first_wrong = first_wrong.data();
-  for_log_rows(Side::rows, 0, [&](LogRows const& rows) {
+  for_log_rows(Side::rows, 0, 0, [&](LogRows const& rows) {
     arguments.rows = rows;
     cuda::entries_above(arguments, runtime->stream());
   });
@@ -172,7 +203,7 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   };
   draw_rows(arguments, stream);
   std::int64_t const tiles = problem_.costs->padded_size(Side::columns) / kSampleTile;
-  for_log_rows(Side::rows, tiles * static_cast<std::int64_t>(sizeof(double)), [&](LogRows const& rows) {
+  for_log_rows(Side::rows, tiles * static_cast<std::int64_t>(sizeof(double)), 0, [&](LogRows const& rows) {
     draw_columns(arguments, rows, reinterpret_cast<double*>(workspace().selection.data()), stream);
   });
   auto const found = download(*runtime, sums.data() + n - 1, 2);

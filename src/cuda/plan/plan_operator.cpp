@@ -8,6 +8,7 @@
 #include "cuda/geometry/pack.hpp"
 #include "cuda/plan/frozen.hpp"
 #include "cuda/second_order/entry_solver.hpp"
+#include "cuda/tiles/listed_hadamard.hpp"
 #include "cuda/vectors/kernels.hpp"
 
 namespace monge::cuda {
@@ -44,8 +45,9 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
 ListedTiles const* PlanOperator::tiles(Side side) {
   if (!problem_.ordering) return nullptr;
   if (!tiles_) {
-    tiles_.emplace(problem_);
-    new_side_ ? tiles_->find(*new_side_, potentials_, eps_) : tiles_->find(potentials_, eps_);
+    PlanTiles found(problem_);
+    new_side_ ? found.find(*new_side_, potentials_, eps_) : found.find(potentials_, eps_);
+    tiles_.emplace(std::move(found));
   }
   return &tiles_->of(side);
 }
@@ -315,9 +317,19 @@ PlanOperator::HadamardFactors PlanOperator::hadamard_factors(Side side, StridedV
 
 void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner,
                                      StridedView const& v, int width, StridedView const& out) {
-  HadamardFactors const factors = hadamard_factors(side, l, r, inner);
-  std::vector<HostColumn> const columns = concentrated(side, v, width, &r, inner, reach(true));
-  if (std::ssize(columns) < width) multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
+  ListedTiles const* const listed = tiles(side);
+  std::vector<HostColumn> const columns = concentrated(side, v, width, &r, inner, reach(!listed));
+  if (std::ssize(columns) < width && listed) {
+    Frozen const& rows = frozen(side);
+    PassArguments arguments = rows.product->arguments;
+    arguments.factors = rows.transform.logits.factors.data();
+    launch_listed_hadamard(*listed,
+                           {l, r, v, out, inner, width, rows.plan_factor.data(), problem_.side(opposite(side)).weight},
+                           arguments, problem_.runtime->stream());
+  } else if (std::ssize(columns) < width) {
+    HadamardFactors const factors = hadamard_factors(side, l, r, inner);
+    multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
+  }
   for (auto const& [p, values] : columns)
     multiply_concentrated(side, Scaling::plan, values, &l, &r, inner, column_of(out, p));
 }

@@ -98,7 +98,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
     EntryStore passing;  // Entries that are not kept.
     DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
     DeviceArray<unsigned char> products;                          // Products of all ranks, if several.
-    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Memory of selections.
+    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Memory of selections,
+    DeviceArray<int> log_columns;                                 // and of those from listed tiles.
+    DeviceArray<std::uint32_t> log_listed;
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
   };
@@ -157,8 +159,9 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   void sum_slopes(Side side, StridedView const* l, StridedView const* r, int inner, StridedView const& v,
                   PointMotion const& motion, StridedView const& out);
   /// Calls visit(rows) for all rows of `side`, as many at a time as fit, with `scratch_bytes` for each beside them.
+  /// Rows of listed tiles have at least the first `fill` columns.
   template <class Visit>
-  void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);
+  void for_log_rows(Side side, std::int64_t scratch_bytes, int fill, Visit const& visit);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
                     DeviceArray<double>& divisor);
 

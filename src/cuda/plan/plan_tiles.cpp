@@ -9,80 +9,128 @@
 
 namespace monge::cuda {
 
+namespace {
+
+constexpr std::int64_t kSquareWords = 32;
+/// A list that takes at most this memory with all squares gets it. The squares of larger ones are counted first.
+constexpr std::int64_t kMostUncounted = std::int64_t{64} << 20;
+
+}  // namespace
+
 PlanTiles::PlanTiles(Problem const& problem) : problem_(problem) {
   SharedRuntime const& runtime = problem.runtime;
   Ordering const& ordering = *problem.ordering;
-  std::int64_t models = 0, bits[2] = {}, tiles[2] = {}, bytes[2] = {};
+  std::int64_t tiles[2] = {}, models[2] = {}, bytes[2] = {};
   for (Side const side : kSides) {
     OrderedSide const &rows = ordering.of(side), &columns = ordering.of(opposite(side));
     int const s = side_index(side);
     listed_[s].rows = rows.points();
     listed_[s].columns = columns.points();
-    listed_[s].bits.words = divided_up(columns.points().tiles(), 32);
+    listed_[s].bits.mark_words = divided_up(columns.levels().words(), 32);
     listed_[s].parts = parts_of(rows.points().tiles(), runtime->multiprocessors());
-    models = std::max(models, rows.levels().all() * model_size(rows.points().dimension));
     if (is_self() && s == 1) continue;
     tiles[s] = rows.points().tiles();
-    bits[s] = tiles[s] * listed_[s].bits.words;
+    models[s] = (std::int64_t{rows.levels().all()} + columns.levels().all()) * model_size(rows.points().dimension);
+    marks_[s] = std::int64_t{rows.levels().words()} * listed_[s].bits.mark_words;
     bytes[s] = std::int64_t{columns.points().padded_size} * size_of(DataType::float64);
   }
   unsigned char *logits[2] = {}, *factors[2] = {};
-  memory_ = allocate_parts(runtime, Part{models_[0], models}, Part{models_[1], models}, Part{of_tiles_[0], tiles[0]},
-                           Part{of_tiles_[1], tiles[1]}, Part{listed_[0].bits.data, bits[0]},
-                           Part{listed_[1].bits.data, bits[1]}, Part{logits[0], bytes[0]}, Part{logits[1], bytes[1]},
-                           Part{factors[0], bytes[0]}, Part{factors[1], bytes[1]});
+  std::uint32_t* marks = nullptr;
+  memory_ = allocate_parts(
+      runtime, Part{models_[0], models[0]}, Part{models_[1], models[1]}, Part{of_tiles_[0], tiles[0]},
+      Part{of_tiles_[1], tiles[1]}, Part{near_, std::max(tiles[0], tiles[1]) * kNearWords}, Part{far_[0], marks_[0]},
+      Part{far_[1], marks_[1]}, Part{marks, marks_[0] + marks_[1]}, Part{listed_[0].bits.first, marks_[0] + 1},
+      Part{listed_[1].bits.first, marks_[1] + 1}, Part{logits[0], bytes[0]}, Part{logits[1], bytes[1]},
+      Part{factors[0], bytes[0]}, Part{factors[1], bytes[1]});
   for (int s : {0, 1}) {
+    listed_[s].bits.marks = marks + s * marks_[0];
     listed_[s].logits = logits[s];
     listed_[s].factors = factors[s];
   }
 }
 
-/// What pairs a row needs does not depend on its potential: a bound of the transform of the other potential, over a few
-/// tiles, stands for it.
-void PlanTiles::find_side(Side side, double const* own, Potentials const& potentials, double eps) {
-  cudaStream_t const stream = problem_.runtime->stream();
-  Side const other = opposite(side);
-  Weights const& weights = *problem_.weights[side_index(other)];
-  double const log_unit = kLog2e / eps, unit = std::sqrt(problem_.costs->factor() * log_unit);
-  auto const models = [&](int role, Side of, double const* potential, double const* weight) -> SearchSide {
-    OrderedSide const& points = problem_.ordering->of(of);
-    find_models({points.points(), points.levels(), points.boxes(), potential, weight, unit, log_unit, models_[role]},
-                stream);
-    return {points.levels(), models_[role]};
-  };
+SearchArguments PlanTiles::search(Side side) const {
+  OrderedSide const &rows = problem_.ordering->of(side), &columns = problem_.ordering->of(opposite(side));
   int const s = side_index(side);
-  SearchArguments search{models(0, side, own, nullptr),
-                         models(1, other, potentials[side_index(other)].data(), weights.weight()),
-                         listed_[s].rows.dimension,
-                         problem_.ordering->share,
-                         weights.total(),
-                         listed_[s].bits,
-                         of_tiles_[s]};
-  find_near_tiles(search, stream);
-  plus_[s] = std::move(transform(problem_, side, potentials, eps, &listed_[s]).plus);
-  search.rows = models(0, side, plus_[s].data(), nullptr);
-  find_reached_tiles(search, stream);
+  double* const models = models_[s];
+  return {{rows.levels(), models},
+          {columns.levels(), models + rows.levels().all() * model_size(rows.points().dimension)},
+          rows.points().dimension,
+          problem_.ordering->share,
+          problem_.weights[1 - s]->total(),
+          near_,
+          listed_[s].bits,
+          of(opposite(side)).bits,
+          far_[s],
+          of_tiles_[s]};
 }
 
-void PlanTiles::join() const {
-  int const columns = is_self() ? 0 : 1;
-  join_bits(listed_[0].bits, listed_[0].rows.tiles(), listed_[columns].bits, listed_[0].columns.tiles(),
-            problem_.runtime->stream());
+/// What pairs a row needs does not depend on its potential: a bound of the transform of the other potential, over a few
+/// tiles, stands for it.
+void PlanTiles::mark(Side side, double const* own, Potentials const& potentials, double eps) {
+  cudaStream_t const stream = problem_.runtime->stream();
+  int const s = side_index(side), other = 1 - s;
+  double const log_unit = kLog2e / eps, unit = std::sqrt(problem_.costs->factor() * log_unit);
+  auto const make_models = [&](SearchSide const& to, Side of, double const* potential, double const* weight) {
+    OrderedSide const& points = problem_.ordering->of(of);
+    find_models({points.points(), points.levels(), points.boxes(), potential, weight, unit, log_unit, to.models},
+                stream);
+  };
+  SearchArguments const search = this->search(side);
+  make_models(search.rows, side, own, nullptr);
+  make_models(search.columns, opposite(side), potentials[other].data(), problem_.weights[other]->weight());
+  find_near_tiles(search, stream);
+  ListedTiles near = listed_[s];
+  near.near = near_;
+  plus_[s] = std::move(transform(problem_, side, potentials, eps, &near).plus);
+  make_models(search.rows, side, plus_[s].data(), nullptr);
+  mark_squares(search, stream);
+}
+
+void PlanTiles::clear() const {
+  MONGE_CUDA_TRY(cudaMemsetAsync(listed_[0].bits.marks, 0, to_size(marks_[0] + marks_[1]) * sizeof(std::uint32_t),
+                                 problem_.runtime->stream()));
+}
+
+void PlanTiles::collect(std::span<Side const> marked) {
+  SharedRuntime const& runtime = problem_.runtime;
+  int const lists = is_self() ? 1 : 2;
+  count_squares({{listed_[0].bits, listed_[1].bits}, {marks_[0], marks_[1]}}, lists, runtime->stream());
+  std::int64_t squares = std::int64_t{problem_.ordering->of(Side::rows).levels().words()} *
+                         problem_.ordering->of(Side::columns).levels().words();
+  if (squares * kSquareWords * std::int64_t{sizeof(std::uint32_t)} > kMostUncounted)
+    squares = std::max<std::int64_t>(download(*runtime, listed_[0].bits.first + marks_[0], 1).front(), 1);
+  std::int64_t const words = squares * kSquareWords;
+  if (squares_.size() < lists * words) {
+    squares_ = {};  // Before the new memory, not beside it.
+    squares_ = DeviceArray<std::uint32_t>(runtime, lists * words);
+  }
+  MONGE_CUDA_TRY(
+      cudaMemsetAsync(squares_.data(), 0, to_size(lists * words) * sizeof(std::uint32_t), runtime->stream()));
+  for (int s = 0; s < lists; ++s) listed_[s].bits.squares = squares_.data() + s * words;
+  for (Side const side : marked) find_reached_tiles(search(side), runtime->stream());
+}
+
+std::span<Side const> PlanTiles::sides() const {
+  return std::span(kSides).first(is_self() ? 1 : 2);
 }
 
 void PlanTiles::find(Potentials const& potentials, double eps) {
-  find_side(Side::rows, potentials[0].data(), potentials, eps);
-  if (!is_self()) find_side(Side::columns, potentials[1].data(), potentials, eps);
-  join();
+  clear();
+  for (Side const side : sides()) mark(side, potentials[side_index(side)].data(), potentials, eps);
+  collect(sides());
 }
 
 void PlanTiles::find(Side side, Potentials const& potentials, double eps) {
-  find_side(side, potentials[side_index(side)].data(), potentials, eps);
+  clear();
+  mark(side, potentials[side_index(side)].data(), potentials, eps);
+  collect({&side, 1});
 }
 
 void PlanTiles::find(Potentials const& potentials, Sweep const& sweep) {
   if (sweep.symmetric) return find(potentials, sweep.eps);
-  find_side(Side::rows, potentials[0].data(), potentials, sweep.eps);
+  clear();
+  mark(Side::rows, potentials[0].data(), potentials, sweep.eps);
   Potentials next;
   next[0] = DeviceVector(problem_.runtime, potentials[0].size());
   next[0].typical = -potentials[1].typical;
@@ -92,14 +140,18 @@ void PlanTiles::find(Potentials const& potentials, Sweep const& sweep) {
              plus_[0].data(),
              next[0].data()},
             problem_.runtime->stream());
-  find_side(Side::columns, potentials[1].data(), next, sweep.eps);
-  join();
+  mark(Side::columns, potentials[1].data(), next, sweep.eps);
+  collect(sides());
 }
 
 void PlanTiles::keep(Side side, DeviceVector const& potential) {
-  DeviceArray<double>& kept = kept_[side_index(side)];
-  if (kept.size() != potential.size()) kept = DeviceArray<double>(problem_.runtime, potential.size());
-  combine({potential.size(), 1, {{1, potential.data(), nullptr}}, kept.data()}, problem_.runtime->stream());
+  // Memory of both sides at once: it must not end between the halves of a sweep.
+  for (Side const each : kSides) {
+    DeviceArray<double>& kept = kept_[side_index(each)];
+    if (kept.size() == 0) kept = DeviceArray<double>(problem_.runtime, problem_.size(each));
+  }
+  combine({potential.size(), 1, {{1, potential.data(), nullptr}}, kept_[side_index(side)].data()},
+          problem_.runtime->stream());
 }
 
 bool PlanTiles::serve(Potentials const& potentials, double eps) const {

@@ -1,5 +1,7 @@
 // The tiles that passes over a plan take: for each side those of its rows' budgets, joined with the other side's.
 #pragma once
+#include <span>
+
 #include "cuda/geometry/ordering.hpp"
 #include "cuda/plan/problem.hpp"
 
@@ -29,13 +31,21 @@ class PlanTiles {
 
  private:
   bool is_self() const { return problem_.is_self; }
-  void find_side(Side side, double const* own, Potentials const& potentials, double eps);
-  void join() const;
+  /// The sides whose rows are searched.
+  std::span<Side const> sides() const;
+  SearchArguments search(Side side) const;
+  /// A search clears the marks, marks squares for the rows of each side, and collects the tiles in these.
+  void clear() const;
+  void mark(Side side, double const* own, Potentials const& potentials, double eps);
+  void collect(std::span<Side const> marked);
 
   Problem const& problem_;
   ListedTiles listed_[2];
   DeviceArray<unsigned char> memory_;
-  double* models_[2] = {};
+  DeviceArray<std::uint32_t> squares_;  // Of both lists.
+  std::int64_t marks_[2] = {};          // Words of marks.
+  double *models_[2] = {}, *far_[2] = {};
+  NearWord* near_ = nullptr;
   // The potentials for which the tiles were searched, near the transforms of the other side's, and for each tile an
   // upper bound of the sum that a row of it lacks at them.
   DeviceArray<double> plus_[2];

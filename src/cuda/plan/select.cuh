@@ -24,6 +24,7 @@
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/plan/select.hpp"
+#include "geometry/point_tree.hpp"
 #include "plan/sampling.hpp"
 
 namespace monge::cuda {
@@ -105,6 +106,25 @@ __device__ void sort_ranked(Ranked<T>* list, int size) {
   __syncthreads();
 }
 
+/// The caller's number of the row of this block.
+__device__ __forceinline__ std::int64_t number_of_row(LogRows const& rows) {
+  int const place = rows.first + static_cast<int>(blockIdx.x);
+  return rows.point ? rows.point[place] : place;
+}
+
+/// The caller's numbers of the columns of this block's row.
+struct ColumnNumbers {
+  int const* columns;
+
+  __device__ explicit ColumnNumbers(LogRows const& rows)
+      : columns(rows.columns ? rows.columns + (rows.begin + blockIdx.x) / kTilePoints * rows.stride : nullptr) {}
+  __device__ __forceinline__ int operator[](int k) const {
+    if (!columns) return k;
+    int const column = columns[k];
+    return column < 0 ? ~column : column;
+  }
+};
+
 /// The row of this block.
 template <class T>
 struct RowReader {
@@ -112,8 +132,10 @@ struct RowReader {
   T const* row;
   T const* largest;  // Largest number of each group of columns.
   int groups;
+  ColumnNumbers number;
 
-  __device__ explicit RowReader(LogRows const& rows) : groups(static_cast<int>(rows.stride / kLogitGroup)) {
+  __device__ explicit RowReader(LogRows const& rows)
+      : groups(static_cast<int>(rows.stride / kLogitGroup)), number(rows) {
     std::int64_t const index = blockIdx.x;
     row = static_cast<T const*>(rows.values) + index * rows.stride;
     largest = static_cast<T const*>(rows.largest) + index * groups;
@@ -142,7 +164,7 @@ struct RowReader {
         }
 #pragma unroll
         for (int b = 0; b < kBatch; ++b) {
-          if (there[b]) visit(value[b], column[b]);
+          if (there[b]) visit(value[b], number[column[b]]);
         }
       }
     }
@@ -238,9 +260,9 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
   __shared__ int found;
   int const thread = static_cast<int>(threadIdx.x), k = arguments.k;
   LogRows const& rows = arguments.rows;
-  std::int64_t const i = rows.first + static_cast<int>(blockIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
+  std::int64_t const i = number_of_row(rows);
   std::int64_t* const indices = arguments.indices.data + i * arguments.indices.stride;
   bool const has_weight = rows.weight[i] > 0;
   if (!has_weight || isnan(rows.factor[i])) {
@@ -283,9 +305,9 @@ __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArgu
   __shared__ int counts[kSelectWarps];
   LogRows const& rows = arguments.rows;
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  std::int64_t const i = rows.first + static_cast<int>(blockIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
+  std::int64_t const i = number_of_row(rows);
   RowReader<T> const reader(rows);
   double const factor = rows.factor[i];
   T const near = static_cast<T>(log2(arguments.threshold / factor) - 1);
@@ -362,10 +384,10 @@ __global__ void __launch_bounds__(kSelectThreads) order_draws_kernel(SampleArgum
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads)
     draw_columns_kernel(SampleArguments const arguments, LogRows const rows, double* tile_sums) {
-  std::int64_t const index = blockIdx.x, i = rows.first + index;
   int const thread = static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
+  std::int64_t const index = blockIdx.x, i = number_of_row(rows);
   std::int64_t const first = arguments.draw_begin[i], end = arguments.draw_begin[i + 1];
   if (first == end) return;
   T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
@@ -397,7 +419,7 @@ __global__ void __launch_bounds__(kSelectThreads)
     int const column = column_above(kSampleTile, tile > 0 ? sums[tile - 1] : 0.0, target, [&](int c) {
       return static_cast<double>(power_of_two(row[tile * kSampleTile + logit_position(c)]));
     });
-    arguments.pairs.data[k * arguments.pairs.stride + 1] = tile * kSampleTile + column;
+    arguments.pairs.data[k * arguments.pairs.stride + 1] = ColumnNumbers(rows)[tile * kSampleTile + column];
   }
 }
 
@@ -415,14 +437,21 @@ __global__ void __launch_bounds__(kSelectThreads)
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads)
     all_entries_kernel(LogRows const rows, int columns, StridedView const out) {
-  std::int64_t const index = blockIdx.x, i = rows.first + index;
   start_next_kernel();
   wait_for_previous_kernel();
+  std::int64_t const index = blockIdx.x, i = number_of_row(rows);
+  ColumnNumbers const number(rows);
   T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
   double const factor = rows.weight[i] > 0 ? rows.factor[i] : 0.0;
-  for (int j = static_cast<int>(threadIdx.x); j < columns; j += kSelectThreads) {
-    double const entry = factor > 0 ? factor * exp2(static_cast<double>(row[logit_position(j)])) : 0.0;
-    store_element(out, i * out.stride + j, entry);
+  if (rows.columns) {
+    for (int j = static_cast<int>(threadIdx.x); j < columns; j += kSelectThreads)
+      store_element(out, i * out.stride + j, 0.0);
+    __syncthreads();
+  }
+  for (int k = static_cast<int>(threadIdx.x); k < rows.stride; k += kSelectThreads) {
+    int const j = number[k];
+    double const entry = factor > 0 ? factor * exp2(static_cast<double>(row[logit_position(k)])) : 0.0;
+    if (j < columns) store_element(out, i * out.stride + j, entry);
   }
 }
 

@@ -23,6 +23,11 @@ struct LogRows {
   int count = 0;
   double const* factor = nullptr;  // Factors and weights are those of all rows.
   double const* weight = nullptr;
+  // Of listed tiles: the caller's numbers of all rows, and columns of rows (tiles/listed_rows.hpp) for each kTilePoints
+  // rows, counted from `begin` rows before these. Null: rows and columns are in the caller's order.
+  int const* point = nullptr;
+  int const* columns = nullptr;
+  int begin = 0;
 };
 
 /// out_ij = P_ij for all `columns` of each row.

@@ -21,6 +21,7 @@
 #include "cuda/device/points.cuh"
 #include "cuda/launch/queue.hpp"
 #include "cuda/launch/sizes.hpp"
+#include "cuda/tiles/listed_tiles.cuh"
 
 namespace monge::cuda {
 namespace {
@@ -33,53 +34,6 @@ template <int kDimension>
 inline constexpr int kStrideOf = kDimension <= 2   ? kDimension
                                  : kDimension <= 4 ? 4
                                                    : 8;
-
-/// The set bits of a row of words in turn: each `parts`-th from number `part` on. All lanes of a warp together.
-class SetBits {
- public:
-  __device__ SetBits(std::uint32_t const* row, int words, int part, int parts)
-      : row_(row), words_(words), parts_(parts), skip_(part) {
-    load();
-  }
-  /// The next bit, or -1.
-  __device__ __forceinline__ int next() {
-    for (;;) {
-      while (word_ == 0) {
-        if (open_ == 0) {
-          first_ += 32;
-          if (first_ >= words_) return -1;
-          load();
-          continue;
-        }
-        lane_ = __ffs(static_cast<int>(open_)) - 1;
-        open_ &= open_ - 1;
-        word_ = __shfl_sync(0xffffffffu, mine_, lane_);
-      }
-      int const count = __popc(word_);
-      if (skip_ >= count) {
-        skip_ -= count;
-        word_ = 0;
-        continue;
-      }
-      for (; skip_ > 0; --skip_) word_ &= word_ - 1;
-      int const bit = __ffs(static_cast<int>(word_)) - 1;
-      word_ &= word_ - 1;
-      skip_ = parts_ - 1;
-      return (first_ + lane_) * 32 + bit;
-    }
-  }
-
- private:
-  __device__ __forceinline__ void load() {
-    int const at = first_ + static_cast<int>(threadIdx.x) % 32;
-    mine_ = at < words_ ? row_[at] : 0u;
-    open_ = __ballot_sync(0xffffffffu, mine_ != 0);
-  }
-
-  std::uint32_t const* row_;
-  int words_, parts_, skip_, first_ = 0, lane_ = 0;
-  std::uint32_t mine_ = 0, open_ = 0, word_ = 0;
-};
 
 enum class Sums { softmin, product, evaluation };
 
@@ -153,8 +107,7 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
     next_logit.logit = logits[column];
     if constexpr (kFactors) next_logit.factor = static_cast<T const*>(tiles.factors)[column];
   };
-  SetBits bits(tiles.bits.data + static_cast<std::int64_t>(row_tile) * tiles.bits.words, tiles.bits.words, part,
-               tiles.parts);
+  SetBits bits(tiles, row_tile, part);
   T reference[1] = {kLowestReference<T>};
   if constexpr (kSums == Sums::product) reference[0] = static_cast<T const*>(arguments.references)[point];
   T total = 0, compensation = 0;
@@ -233,18 +186,11 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
 
 template <class T, class TPoint, Sums kSums>
 void launch(ListedArguments const& arguments, cudaStream_t stream) {
-  auto const with = [&]<int kDimension>() {
+  with_dimension(arguments.tiles.rows.dimension, [&]<int kDimension>() {
     int const warps = arguments.tiles.rows.tiles() * arguments.tiles.parts;
     launch_chained(listed_kernel<T, TPoint, kDimension, kSums>, divided_up(warps, kWarps), kThreads, 0, stream,
                    arguments);
-  };
-  int const d = arguments.tiles.rows.dimension;
-  if (d <= 1) return with.template operator()<1>();
-  if (d <= 2) return with.template operator()<2>();
-  if (d <= 3) return with.template operator()<3>();
-  if (d <= 4) return with.template operator()<4>();
-  if (d <= 6) return with.template operator()<6>();
-  with.template operator()<8>();
+  });
 }
 
 /// Writes logits, and factors if given, in the order of the points; padding has empty ones.

@@ -22,19 +22,31 @@ struct OrderedPoints {
   friend bool operator==(OrderedPoints const&, OrderedPoints const&) = default;
 };
 
-/// For each tile of one side a bit for each tile of the other.
+/// For each tile of one side a bit for each tile of the other, as words of 32 tiles. The words of 32 rows are a square
+/// of 32 x 32 tiles. Only marked squares are in memory; the bits of the others are zero.
 struct TileBits {
-  std::uint32_t* data = nullptr;
-  int words = 0;  // Words of 32 tiles in a row.
+  int mark_words = 0;                // Words of marks for a row of squares.
+  std::uint32_t* marks = nullptr;    // A bit for each square: [rows of squares][mark_words].
+  std::int64_t* first = nullptr;     // The number of marked squares before each word of marks, and of all.
+  std::uint32_t* squares = nullptr;  // The 32 words of each marked square.
 
   friend bool operator==(TileBits const&, TileBits const&) = default;
 };
+
+/// A word of bits of one row.
+struct NearWord {
+  int word = 0;
+  std::uint32_t bits = 0;
+};
+/// The words of a row in a list of near tiles.
+inline constexpr int kNearWords = 8;
 
 /// The tiles of a pass whose rows are the points of one side, and its memory.
 struct ListedTiles {
   OrderedPoints rows, columns;
   TileBits bits;
-  int parts = 1;            // Parts in which the tiles of a row are summed.
+  NearWord const* near = nullptr;  // kNearWords for each tile of the rows, in the place of `bits`; null: none.
+  int parts = 1;                   // Parts in which the tiles of a row are summed.
   void* logits = nullptr;   // Memory for the logits of the columns in their order, float64 or of the points' type,
   void* factors = nullptr;  // and for their factors.
 

@@ -1,8 +1,10 @@
 // Models of nodes, one lane for each; and the search for tiles, one warp for each tile of rows.
 //
-// A word of bits is a node five levels above the tiles. The warp bounds 32 words at a time, then the 32 tiles of each
-// word that is left. It does so twice: the first time it counts bounds in a histogram, from which follows the bound
-// below which all may be left out; the second time it writes the bits. About 30 d operations in double for a bound.
+// A word of bits is a node five levels above the tiles, and a square of bits is a pair of them. Squares whose bound is
+// too large to be left out are marked first. Then the warp of a tile bounds 32 marked words at a time, and the 32 tiles
+// of each word that is left. It does so twice: the first time it counts bounds in a histogram, from which follows the
+// bound below which all may be left out; the second time it adds bits to the lists of both sides, by atomics, whose
+// order does not matter. About 30 d operations in double for a bound.
 #include "cuda/tiles/tile_search.hpp"
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include "core/numbers.hpp"
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/points.cuh"
+#include "cuda/device/scan.cuh"
 #include "cuda/launch/sizes.hpp"
 #include "geometry/tile_model.hpp"
 
@@ -113,20 +116,18 @@ void find_models_of(ModelArguments const& arguments, cudaStream_t stream) {
   }
 }
 
-/// A warp's view of a search.
+/// The bounds of a node of the rows with nodes of the columns.
 struct RowOfSearch {
   SearchArguments const& of;
-  int row, lane;
+  int lane;
   double const* model;
+  double least;  // Words up to this bound are left out.
 
-  __device__ explicit RowOfSearch(SearchArguments const& arguments)
+  __device__ RowOfSearch(SearchArguments const& arguments, int node)
       : of(arguments),
-        row(static_cast<int>(blockIdx.x) * kSearchWarps + static_cast<int>(threadIdx.x) / 32),
         lane(static_cast<int>(threadIdx.x) % 32),
-        model(of.rows.models + model_size(of.dimension) * row) {}
-  __device__ bool exists() const { return row < of.rows.levels.nodes[0]; }
-  __device__ int words() const { return of.columns.levels.nodes[of.columns.levels.heights - 1]; }
-  __device__ std::uint32_t* bits() const { return of.bits.data + static_cast<std::int64_t>(row) * of.bits.words; }
+        model(of.rows.models + model_size(of.dimension) * node),
+        least(log2(kNodeShare * of.share / of.total)) {}
 
   /// An upper bound of the logits of a node of the columns; minus infinity without mass.
   __device__ double bound(int node, double& log_mass) const {
@@ -136,7 +137,8 @@ struct RowOfSearch {
   }
   __device__ double bound_of_word(int word, double& log_mass) const {
     log_mass = -kInfinity;
-    return word < words() ? bound(of.columns.levels.first[of.columns.levels.heights - 1] + word, log_mass) : -kInfinity;
+    TreeLevels const& levels = of.columns.levels;
+    return word < levels.words() ? bound(levels.first[levels.heights - 1] + word, log_mass) : -kInfinity;
   }
   /// The bound of the sum over the lane's tile of a word, as a logarithm; minus infinity for no tile.
   __device__ double size_of_tile(int word) const {
@@ -145,27 +147,38 @@ struct RowOfSearch {
     double const found = tile < of.columns.levels.nodes[0] ? bound(tile, log_mass) : -kInfinity;
     return found + log_mass;
   }
+  /// Whether a word is left out, by its bound and mass. If so, adds what this takes to `lost`.
+  __device__ bool leaves_out(double found, double log_mass, double& lost) const {
+    if (log_mass == -kInfinity) return true;
+    if (!(found <= least)) return false;
+    lost += exp2(found + log_mass);
+    return true;
+  }
 };
 
+/// The number of this warp in the grid.
+__device__ __forceinline__ std::int64_t search_warp() {
+  return static_cast<std::int64_t>(blockIdx.x) * kSearchWarps + threadIdx.x / 32;
+}
+
 /// Keeps tiles of kNearWords words whose bound is at least 2^-kNearRange of the largest.
-constexpr int kNearWords = 8;
 constexpr double kNearRange = 10;
 __global__ void __launch_bounds__(kSearchThreads) near_kernel(SearchArguments const arguments) {
   start_next_kernel();
   wait_for_previous_kernel();
-  RowOfSearch const row(arguments);
-  if (!row.exists()) return;
-  for (int w = row.lane; w < arguments.bits.words; w += 32) row.bits()[w] = 0;
-  __syncwarp();
+  std::int64_t const tile = search_warp();
+  if (tile >= arguments.rows.levels.nodes[0]) return;
+  RowOfSearch const row(arguments, static_cast<int>(tile));
   // The largest bound of the words of each lane. Neighbours have other lanes.
   double best = -kInfinity;
   int word = 0;
-  for (int w = row.lane; w < row.words(); w += 32) {
+  for (int w = row.lane; w < arguments.columns.levels.words(); w += 32) {
     double log_mass;
     double const found = row.bound_of_word(w, log_mass) + log_mass;
     if (!(found <= best)) best = found, word = w;
   }
   int chosen[kNearWords];
+  bool exists[kNearWords];
   double largest = -kInfinity;
 #pragma unroll
   for (int k = 0; k < kNearWords; ++k) {
@@ -173,42 +186,92 @@ __global__ void __launch_bounds__(kSearchThreads) near_kernel(SearchArguments co
     unsigned const owners = __ballot_sync(kAllLanes, best == most || isnan(best));
     int const owner = owners == 0 ? 0 : __ffs(static_cast<int>(owners)) - 1;
     chosen[k] = __shfl_sync(kAllLanes, word, owner);
+    exists[k] = __shfl_sync(kAllLanes, best, owner) != -kInfinity;
     if (row.lane == owner) best = -kInfinity;
     largest = fmax(largest, warp_max(row.size_of_tile(chosen[k])));
   }
 #pragma unroll
   for (int k = 0; k < kNearWords; ++k) {
     double const size = row.size_of_tile(chosen[k]);
-    unsigned const kept = __ballot_sync(kAllLanes, !(size < largest - kNearRange) && size > -kInfinity);
-    if (row.lane == 0) row.bits()[chosen[k]] |= kept;
-    __syncwarp();
+    unsigned const kept = __ballot_sync(kAllLanes, exists[k] && !(size < largest - kNearRange) && size > -kInfinity);
+    if (row.lane == 0) arguments.near[tile * kNearWords + k] = {chosen[k], kept};
   }
+}
+
+/// A warp takes 32 squares of a row of squares.
+__global__ void __launch_bounds__(kSearchThreads) mark_kernel(SearchArguments const arguments) {
+  start_next_kernel();
+  wait_for_previous_kernel();
+  TileBits const &bits = arguments.bits, &across = arguments.across;
+  std::int64_t const at = search_warp();
+  int const row_word = static_cast<int>(at / bits.mark_words), marks = static_cast<int>(at % bits.mark_words);
+  TreeLevels const& levels = arguments.rows.levels;
+  if (row_word >= levels.words()) return;
+  RowOfSearch const row(arguments, levels.first[levels.heights - 1] + row_word);
+  int const word = marks * 32 + row.lane;
+  double log_mass, lost = 0;
+  double const found = row.bound_of_word(word, log_mass);
+  bool const is_marked = !row.leaves_out(found, log_mass, lost);
+  unsigned const marked = __ballot_sync(kAllLanes, is_marked);
+  lost = warp_sum(lost);
+  if (row.lane == 0) {
+    arguments.far[at] = lost;
+    if (marked != 0) atomicOr(bits.marks + at, marked);
+  }
+  if (is_marked)
+    atomicOr(across.marks + static_cast<std::int64_t>(word) * across.mark_words + row_word / 32, 1u << row_word % 32);
+}
+
+struct MarkCounts {
+  std::uint32_t const* marks;
+  __device__ std::int64_t operator[](std::int64_t k) const { return __popc(marks[k]); }
+};
+
+constexpr int kCountThreads = 1024;
+__global__ void __launch_bounds__(kCountThreads)
+    count_squares_kernel(__grid_constant__ CountArguments const arguments) {
+  start_next_kernel();
+  wait_for_previous_kernel();
+  TileBits const& bits = arguments.bits[blockIdx.x];
+  if (threadIdx.x == 0) bits.first[0] = 0;
+  scan_block<kCountThreads>(MarkCounts{bits.marks}, arguments.size[blockIdx.x],
+                            [&](std::int64_t k, std::int64_t sum) { bits.first[k + 1] = sum; });
+}
+
+/// The words of the marked square of a word of rows and a word of columns.
+__device__ __forceinline__ std::uint32_t* square_of(TileBits const& bits, int row_word, int column_word) {
+  std::int64_t const at = static_cast<std::int64_t>(row_word) * bits.mark_words + column_word / 32;
+  return bits.squares + 32 * (bits.first[at] + __popc(bits.marks[at] & ((1u << column_word % 32) - 1)));
 }
 
 __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments const arguments) {
   __shared__ unsigned histograms[kSearchWarps][kBoundBins];
   start_next_kernel();
   wait_for_previous_kernel();
-  RowOfSearch const row(arguments);
-  if (!row.exists()) return;
+  TileBits const &bits = arguments.bits, &across = arguments.across;
+  if (search_warp() >= arguments.rows.levels.nodes[0]) return;
+  int const tile = static_cast<int>(search_warp()), row_word = tile / 32;
+  RowOfSearch const row(arguments, tile);
   unsigned* const histogram = histograms[threadIdx.x / 32];
   for (int k = row.lane; k < kBoundBins; k += 32) histogram[k] = 0;
   __syncwarp();
-  double const top = log2(arguments.share), least_of_word = log2(kNodeShare * arguments.share / arguments.total);
+  double const top = log2(arguments.share);
   auto const bin = [&](double size) {
     return static_cast<int>(fmin((top - size) * kBoundBinsOfTwo, kBoundBins - 1.0));
   };
   // Calls visit(word, size of the lane's tile) for each word that is not left out; the bound of the others.
   auto const for_words = [&](auto&& visit) {
     double lost = 0;
-    for (int first = 0; first < row.words(); first += 32) {
-      int const mine = first + row.lane;
-      double log_mass;
-      double const found = row.bound_of_word(mine, log_mass);
-      bool const is_open = log_mass > -kInfinity && !(found <= least_of_word);
-      if (!is_open && log_mass > -kInfinity) lost += exp2(found + log_mass);
+    for (int k = 0; k < bits.mark_words; ++k) {
+      std::int64_t const at = static_cast<std::int64_t>(row_word) * bits.mark_words + k;
+      std::uint32_t const marks = bits.marks[at];
+      if (row.lane == 0) lost += arguments.far[at];
+      if (marks == 0) continue;
+      double log_mass = -kInfinity;
+      double const found = marks >> row.lane & 1u ? row.bound_of_word(k * 32 + row.lane, log_mass) : -kInfinity;
+      bool const is_open = !row.leaves_out(found, log_mass, lost);
       for (unsigned open = __ballot_sync(kAllLanes, is_open); open != 0; open &= open - 1) {
-        int const word = first + __ffs(static_cast<int>(open)) - 1;
+        int const word = k * 32 + __ffs(static_cast<int>(open)) - 1;
         visit(word, row.size_of_tile(word));
       }
     }
@@ -225,52 +288,22 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
     sum += histogram[first_out - 1] * exp2(top - static_cast<double>(first_out - 1) / kBoundBinsOfTwo);
     if (!(sum <= room)) break;
   }
-  for (int w = row.lane; w < arguments.bits.words; w += 32) row.bits()[w] = 0;
-  __syncwarp();
   double lost_tiles = 0;
   (void)for_words([&](int word, double size) {
     bool const is_out = size <= top && (size == -kInfinity || bin(size) >= first_out);
     if (is_out) lost_tiles += exp2(size);
     unsigned const kept = __ballot_sync(kAllLanes, !is_out);
-    if (row.lane == 0) row.bits()[word] = kept;
+    if (kept == 0) return;
+    if (row.lane == 0) atomicOr(square_of(bits, row_word, word) + tile % 32, kept);
+    if (!is_out) atomicOr(square_of(across, word, row_word) + row.lane, 1u << tile % 32);
   });
   lost += warp_sum(lost_tiles);
-  if (row.lane == 0) arguments.left_out[row.row] = lost * (1 + kModelRounding);
+  if (row.lane == 0) arguments.left_out[tile] = lost * (1 + kModelRounding);
 }
 
-/// Bit k of the word of lane l becomes bit l of the word of lane k.
-__device__ __forceinline__ std::uint32_t transposed(std::uint32_t word) {
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  std::uint32_t result = 0;
-#pragma unroll
-  for (int k = 0; k < 32; ++k) {
-    std::uint32_t const of_bit = __ballot_sync(kAllLanes, (word >> k) & 1u);
-    if (lane == k) result = of_bit;
-  }
-  return result;
-}
-
-/// A warp takes a square of 32 x 32 bits. Of one matrix with itself, squares on the diagonal and above.
-__global__ void __launch_bounds__(kSearchThreads)
-    join_bits_kernel(TileBits const rows, int row_tiles, TileBits const columns, int column_tiles) {
-  start_next_kernel();
-  wait_for_previous_kernel();
-  std::int64_t const square =
-      static_cast<std::int64_t>(blockIdx.x) * kSearchWarps + static_cast<std::int64_t>(threadIdx.x) / 32;
-  std::int64_t const row_word = square / rows.words, column_word = square % rows.words;
-  if (row_word * 32 >= row_tiles || (rows.data == columns.data && column_word < row_word)) return;
-  std::int64_t const lane = threadIdx.x % 32, row = row_word * 32 + lane, column = column_word * 32 + lane;
-  std::uint32_t* const own = rows.data + row * rows.words + column_word;
-  std::uint32_t* const other = columns.data + column * columns.words + row_word;
-  std::uint32_t const of_rows = row < row_tiles ? *own : 0u, of_columns = column < column_tiles ? *other : 0u;
-  std::uint32_t const joined = of_rows | transposed(of_columns), joined_columns = of_columns | transposed(of_rows);
-  if (row < row_tiles) *own = joined;
-  if (column < column_tiles) *other = joined_columns;
-}
-
-void launch(void (*kernel)(SearchArguments), SearchArguments const& arguments, cudaStream_t stream) {
-  launch_chained(kernel, divided_up(arguments.rows.levels.nodes[0], kSearchWarps), kSearchThreads, 0, stream,
-                 arguments);
+void launch(void (*kernel)(SearchArguments), std::int64_t warps, SearchArguments const& arguments,
+            cudaStream_t stream) {
+  launch_chained(kernel, divided_up(warps, kSearchWarps), kSearchThreads, 0, stream, arguments);
 }
 
 /// Block (k, side) sums the k-th part of each kMovementParts of the points.
@@ -311,17 +344,19 @@ void find_models(ModelArguments const& arguments, cudaStream_t stream) {
 }
 
 void find_near_tiles(SearchArguments const& arguments, cudaStream_t stream) {
-  launch(near_kernel, arguments, stream);
+  launch(near_kernel, arguments.rows.levels.nodes[0], arguments, stream);
+}
+
+void mark_squares(SearchArguments const& arguments, cudaStream_t stream) {
+  launch(mark_kernel, std::int64_t{arguments.rows.levels.words()} * arguments.bits.mark_words, arguments, stream);
+}
+
+void count_squares(CountArguments const& arguments, int lists, cudaStream_t stream) {
+  launch_chained(count_squares_kernel, lists, kCountThreads, 0, stream, arguments);
 }
 
 void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream) {
-  launch(reach_kernel, arguments, stream);
-}
-
-void join_bits(TileBits const& rows, int row_tiles, TileBits const& columns, int column_tiles, cudaStream_t stream) {
-  std::int64_t const squares = static_cast<std::int64_t>(divided_up(row_tiles, 32)) * rows.words;
-  launch_chained(join_bits_kernel, divided_up(squares, kSearchWarps), kSearchThreads, 0, stream, rows, row_tiles,
-                 columns, column_tiles);
+  launch(reach_kernel, arguments.rows.levels.nodes[0], arguments, stream);
 }
 
 void find_lack(LackArguments const& arguments, cudaStream_t stream) {

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 
+#include "core/host_device.hpp"
 #include "cuda/tiles/listed_pass.hpp"
 #include "entropic/update_rule.hpp"
 
@@ -19,6 +20,8 @@ struct TreeLevels {
   explicit TreeLevels(std::int64_t tiles);
   TreeLevels() = default;
   int all() const { return first[heights - 1] + nodes[heights - 1]; }
+  /// Nodes of the highest level.
+  MONGE_HOST_DEVICE int words() const { return nodes[heights - 1]; }
 };
 
 /// box_size() numbers for each node.
@@ -38,23 +41,31 @@ void find_models(ModelArguments const& arguments, cudaStream_t stream);
 /// One side of a search.
 struct SearchSide {
   TreeLevels levels;
-  double const* models;
+  double* models;  // model_size() numbers for each node.
 };
 struct SearchArguments {
   SearchSide rows, columns;
   int dimension;
   double share;      // The most that is left out of sum_j b_j 2^t_ij of each row i, if this sum is at least 1.
   double total;      // The mass of the columns.
-  TileBits bits;     // A row of words for each tile of the rows.
+  NearWord* near;    // kNearWords for each tile of the rows.
+  TileBits bits;     // What is found is added to it,
+  TileBits across;   // and to the bits of the other side, which may be the same.
+  double* far;       // For each word of marks a bound of what a row lacks by its squares that are not marked.
   double* left_out;  // For each tile of the rows a bound of what is left out.
 };
 /// Finds a few tiles of columns in which the largest terms b_j 2^t_ij may lie.
 void find_near_tiles(SearchArguments const& arguments, cudaStream_t stream);
-/// Finds the tiles of columns that the rows of each tile may need.
+/// Marks the squares that the rows may need.
+void mark_squares(SearchArguments const& arguments, cudaStream_t stream);
+/// Counts the marked squares of each list: TileBits::first. `size`: the words of marks.
+struct CountArguments {
+  TileBits bits[2];
+  std::int64_t size[2];
+};
+void count_squares(CountArguments const& arguments, int lists, cudaStream_t stream);
+/// Finds the tiles of columns that the rows of each tile may need, in marked squares.
 void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
-
-/// Both get the pairs that are in either. `columns` may be `rows`.
-void join_bits(TileBits const& rows, int row_tiles, TileBits const& columns, int column_tiles, cudaStream_t stream);
 
 /// Upper bounds of the mass that the marginals of a side lack: weight_i of_tile exp((potential_i - plus_i) / eps). The
 /// number of_tile bounds the sum that a row of the tile lacks at the potential `plus`. Arrays of points have the

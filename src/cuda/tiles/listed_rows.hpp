@@ -1,0 +1,30 @@
+// Pass::logits over listed tiles, for selections of entries.
+#pragma once
+#include <limits>
+
+#include "cuda/tiles/listed_pass.hpp"
+
+namespace monge::cuda {
+
+/// The number of a column that only pads rows.
+inline constexpr int kNoColumn = std::numeric_limits<int>::max();
+
+/// The tiles whose rows are written, `count` of them from `first` on, and the columns of their rows.
+struct ListedRows {
+  int first = 0, count = 0;
+  int fill =
+      0;  // Each row has these first columns of the caller, too, in order; without entries unless they are listed.
+  std::uint32_t* listed = nullptr;  // Memory for a bit for each column, in whole words, for each tile.
+  /// The caller's numbers j of the columns of each tile's rows, ascending, or ~j of a column without entries; then
+  /// kNoColumn: [count][PassArguments::entries.stride].
+  int* columns = nullptr;
+};
+
+/// The number of listed tiles of each tile of rows.
+void count_listed(ListedTiles const& tiles, int* counts, cudaStream_t stream);
+/// Pass::logits whose row of entries number r is that of the point at place 32 first + r. Its columns are those of
+/// `rows`; all of them find room. Other vectors have the caller's order.
+void launch_listed_logits(ListedTiles const& tiles, ListedRows const& rows, PassArguments const& arguments,
+                          cudaStream_t stream);
+
+}  // namespace monge::cuda
