@@ -19,7 +19,7 @@
 namespace monge::oracle {
 namespace {
 
-constexpr double kShare = 1e-4;
+constexpr double kLeftOut = 1e-4;
 
 struct Shape {
   std::string name;
@@ -54,7 +54,7 @@ Problem problem_of(Shape const& shape) {
 }
 
 std::unique_ptr<EntropicOperator> make(Context const& context, Problem const& problem, Precision precision) {
-  return backend_of(context).entropic_operator(problem.geometry(), {problem.a, problem.b}, {precision, 0, {}, kShare});
+  return backend_of(context).entropic_operator(problem.geometry(), {problem.a, problem.b}, {precision, 0, {}, kLeftOut});
 }
 
 class KeptTiles : public testing::TestWithParam<Shape> {
@@ -129,7 +129,7 @@ TEST_P(KeptTiles, sums_lack_at_most_the_share) {
   auto const entropic = swept(problem, Precision::float64);
   auto const rows = entropic->vectors().make(Side::rows), columns = entropic->vectors().make(Side::columns);
   Evaluation const value = entropic->evaluate(eps(), rows.get(), columns.get());
-  EXPECT_LE(value.left_out, kShare * value.mass * 1.001);
+  EXPECT_LE(value.left_out, kLeftOut * value.mass * 1.001);
   Potentials const potentials = potentials_of(*entropic);
   Rows const entries(problem, potentials, eps());
   for (Side const side : {Side::rows, Side::columns}) {
@@ -140,7 +140,7 @@ TEST_P(KeptTiles, sums_lack_at_most_the_share) {
       std::vector<double> const row = entries(side, i);
       double const expected = std::accumulate(row.begin(), row.end(), 0.0);
       EXPECT_LE(marginal[i], expected * (1 + kRounding)) << i;
-      EXPECT_GE(marginal[i], expected * (1 - kShare - kRounding)) << i;
+      EXPECT_GE(marginal[i], expected * (1 - kLeftOut - kRounding)) << i;
     }
   }
 }
@@ -158,7 +158,7 @@ void expect_largest(std::vector<double> const& row, std::span<std::int64_t const
     ASSERT_FALSE(seen[j]) << "rank " << q;
     seen[j] = true;
     ASSERT_TRUE(q == 0 || values[q] <= values[q - 1]) << "rank " << q;
-    ASSERT_NEAR(values[q], sorted[q], kRounding * sorted[q] + kShare * sum) << "rank " << q;
+    ASSERT_NEAR(values[q], sorted[q], kRounding * sorted[q] + kLeftOut * sum) << "rank " << q;
     ASSERT_TRUE(values[q] == 0 || std::abs(values[q] - row[j]) <= kRounding * row[j] + kDenormal) << "rank " << q;
     ASSERT_TRUE(sum > 0 || j == q) << "rank " << q;
   }
@@ -206,7 +206,7 @@ TEST_P(KeptTiles, have_the_entries_above_a_threshold_in_order) {
   // No entry above it may be left out.
   std::vector<double> marginal(static_cast<std::size_t>(n));
   plan->vectors().write(plan->marginal(Side::rows), MutableVectorView(marginal));
-  double const threshold = 2 * kShare * std::ranges::max(marginal);
+  double const threshold = 2 * kLeftOut * std::ranges::max(marginal);
   std::vector<std::int64_t> row_begin(static_cast<std::size_t>(n + 1), -7);
   std::int64_t const total = plan->entries().count_above(threshold, {row_begin.data(), n + 1, 1, 1});
   EXPECT_TRUE(total > 0 || GetParam().blur == 1);
@@ -251,7 +251,7 @@ TEST_P(KeptTiles, have_all_entries_or_zeros) {
         ASSERT_TRUE(value == 0 || std::abs(value - row[j]) <= kRounding * row[j] + kDenormal) << i << ", " << j;
         if (value == 0) lost += row[j];
       }
-      EXPECT_LE(lost, kShare * sum) << i;
+      EXPECT_LE(lost, kLeftOut * sum) << i;
     }
   }
 }
@@ -289,7 +289,7 @@ TEST_P(KeptTiles, have_the_products_that_factors_weigh) {
         }
       }
       for (std::size_t p = 0; p < kWidth; ++p) {
-        EXPECT_NEAR(out[i * kWidth + p], expected[p], kRounding * terms[p] + kShare * sum * largest[p])
+        EXPECT_NEAR(out[i * kWidth + p], expected[p], kRounding * terms[p] + kLeftOut * sum * largest[p])
             << i << ", " << p;
       }
     }
