@@ -52,6 +52,7 @@ std::vector<BatchProblemFiles> problems_in(std::string const& folder, std::vecto
   }
   if (problems.empty()) refuse("batch: {}: has no problems; names of files {}", folder, rule);
   std::vector<BatchProblemFiles> result;
+  result.reserve(problems.size());
   for (auto& [name, problem] : problems) result.push_back(std::move(problem));
   return result;
 }

@@ -87,7 +87,7 @@ std::string explain(CLI::App& app, CLI::ParseError const& error, std::vector<std
         for (CLI::Option const* const option : commands.back()->get_options())
           known.insert(known.end(), option->get_lnames().begin(), option->get_lnames().end());
         std::string const name = extra.substr(0, extra.find('='));
-        std::string const elsewhere = command == &app ? misplaced(app, name, arguments) : "";
+        std::string elsewhere = command == &app ? misplaced(app, name, arguments) : "";
         if (!elsewhere.empty()) return elsewhere;
         return unknown(name, "option", path, known, "--");
       }

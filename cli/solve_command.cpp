@@ -180,7 +180,7 @@ Problem read_problem(SolveArguments const& arguments, DeviceChoice const& device
   validate(run.entries, run.m);
   if (in.hvp) check_direction(*in.hvp, *in.geometry.x);
   run.read_seconds = watch.lap();
-  return {std::move(in), std::move(geometry), std::move(run)};
+  return {std::move(in), geometry, std::move(run)};
 }
 
 struct Results {

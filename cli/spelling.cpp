@@ -38,7 +38,7 @@ std::vector<std::string> spelled_arguments(int argc, char const* const* argv) {
   for (std::string& argument : arguments) {
     if (argument == "--") break;
     if (argument.starts_with("--"))
-      std::replace(argument.begin(), argument.begin() + std::min(argument.find('='), argument.size()), '_', '-');
+      std::replace(argument.begin(), std::find(argument.begin(), argument.end(), '='), '_', '-');
   }
   return arguments;
 }

@@ -103,6 +103,7 @@ void bind_projection(nb::module_& module) {
   module.def("projection_option_list", [] { return option_list<ProjectionOptions>(kProjectionOptions); });
   module.def("projection_presets", [] {
     std::vector<std::string> names;
+    names.reserve(std::size(kNames<ProjectionPreset>));
     for (auto const& preset : kNames<ProjectionPreset>) names.emplace_back(preset.name);
     return names;
   });
