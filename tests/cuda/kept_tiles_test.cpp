@@ -54,7 +54,8 @@ Problem problem_of(Shape const& shape) {
 }
 
 std::unique_ptr<EntropicOperator> make(Context const& context, Problem const& problem, Precision precision) {
-  return backend_of(context).entropic_operator(problem.geometry(), {problem.a, problem.b}, {precision, 0, {}, kLeftOut});
+  return backend_of(context).entropic_operator(problem.geometry(), {problem.a, problem.b},
+                                               {precision, 0, {}, kLeftOut});
 }
 
 class KeptTiles : public testing::TestWithParam<Shape> {

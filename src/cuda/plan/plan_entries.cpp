@@ -30,11 +30,11 @@ LogRows part(LogRows rows, int begin, int count) {
   return rows;
 }
 
-/// The most tiles that a tile of rows has in its list, at least 1. Waits.
-std::int64_t most_listed(SharedRuntime const& runtime, ListedTiles const& tiles) {
+/// The number of listed tiles of each tile of rows. Waits.
+std::vector<int> listed_counts(SharedRuntime const& runtime, ListedTiles const& tiles) {
   DeviceArray<int> const counts(runtime, tiles.rows.tiles());
   count_listed(tiles, counts.data(), runtime->stream());
-  return std::max<std::int64_t>(std::ranges::max(download(*runtime, counts.data(), counts.size())), 1);
+  return download(*runtime, counts.data(), counts.size());
 }
 
 /// The caller's indices where kernels can read them; `staging` receives a copy if they lie on the host.
@@ -47,61 +47,70 @@ StridedIndices upload(SharedRuntime const& runtime, IndexView from, DeviceArray<
 }  // namespace
 
 template <class Visit>
-void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, int fill, Visit const& visit) {
+void PlanOperator::for_log_rows(Side side, RowScratch const& scratch, int fill, Visit const& visit) {
   Frozen& from = frozen(side);
   SharedRuntime const& runtime = problem_.runtime;
   cudaStream_t const stream = runtime->stream();
   Costs const& costs = *problem_.costs;
   Side const other = opposite(side);
-  ListedTiles const* const listed = tiles(side);
+  Workspace& work = workspace();
+  constexpr int kTile = static_cast<int>(kTilePoints);
   std::int64_t const width = size_of(costs.scalar()), all_columns = costs.padded_size(other);
-  std::int64_t const padded = costs.padded_size(side);
-  std::int64_t const columns =
-      listed ? std::min(all_columns, round_up(most_listed(runtime, *listed) * kTilePoints + fill, kRowPadding))
-             : all_columns;
-  // Of a tile of rows: the numbers of its columns and a bit for each of all.
-  std::int64_t const numbers = listed ? columns : 0, words = listed ? divided_up(costs.size(other), 32) : 0;
-  std::int64_t const row_bytes = columns * width + (numbers + words) * 4 / kTilePoints + scratch_bytes;
-  std::int64_t const fitting = std::max<std::int64_t>(kLogRowBytes / row_bytes / kRowPadding, 1);
-  int const most = static_cast<int>(std::min(fitting * kRowPadding, padded));
-  int const together =
-      static_cast<int>(std::clamp<std::int64_t>(kLogRowBytes / std::max<std::int64_t>(scratch_bytes, 1), 1, most));
-  std::int64_t const groups = columns / kLogitGroup;
-  grow(runtime, workspace().log_rows, most * (columns + groups) * width);
-  grow(runtime, workspace().log_columns, most / kTilePoints * numbers);
-  grow(runtime, workspace().log_listed, most / kTilePoints * words);
-  grow(runtime, workspace().selection, together * scratch_bytes);
-  grow(runtime, workspace().log_factors, all_columns * width);
-  log_factors(problem_.side(other), from.transform.logits.factors.data(), workspace().log_factors.data(), stream);
+  int const size = problem_.size(side);
+  ListedTiles const* const listed = tiles(side);
+  std::vector<int> const counts = listed ? listed_counts(runtime, *listed) : std::vector<int>();
+  auto const columns_of = [&](int row) {
+    std::int64_t const own = listed ? std::max(counts[to_size(row / kTile)], 1) * kTilePoints + fill : all_columns;
+    return std::min(all_columns, round_up(own, kRowPadding));
+  };
+  // A tile of rows from lists has a bit for each of all columns, and the numbers of its own.
+  std::int64_t const words = listed ? divided_up(costs.size(other), 32) : 0;
+  auto const fits = [&](std::int64_t rows, std::int64_t columns) {
+    std::int64_t const numbers = listed ? columns : 0;
+    return rows * (columns * width + (numbers + words) * 4 / kTile + scratch.bytes(columns)) <= kLogRowBytes;
+  };
+  int const step = listed ? kTile : kRowPadding;
+  grow(runtime, work.log_factors, all_columns * width);
+  log_factors(problem_.side(other), from.transform.logits.factors.data(), work.log_factors.data(), stream);
 
   LogRows rows;
   rows.scalar = costs.scalar();
-  rows.values = workspace().log_rows.data();
-  void* const largest = workspace().log_rows.data() + most * columns * width;
-  rows.largest = largest;
-  rows.stride = columns;
   rows.factor = from.plan_factor.data();
   rows.weight = problem_.side(side).weight;
-  if (listed) {
-    rows.point = listed->rows.point;
-    rows.columns = workspace().log_columns.data();
-  }
-  for (rows.first = 0; rows.first < problem_.size(side); rows.first += most) {
-    int const count = static_cast<int>(std::min<std::int64_t>(most, padded - rows.first));
-    rows.count = std::min(count, problem_.size(side) - rows.first);
-    Costs::Launch pass = costs.launch(side, rows.first, count, Pass::logits);
+  rows.point = listed ? listed->rows.point : nullptr;
+  for (int count = 0; rows.first < size; rows.first += count) {
+    rows.stride = 0;
+    for (count = 0; rows.first + count < size; count += step) {
+      std::int64_t const columns = std::max(rows.stride, columns_of(rows.first + count));
+      if (count >= kRowPadding && !fits(count + step, columns)) break;
+      rows.stride = columns;
+    }
+    rows.count = std::min(count, size - rows.first);
+    std::int64_t const scratch_bytes = scratch.bytes(rows.stride);
+    int const together =
+        static_cast<int>(std::clamp<std::int64_t>(kLogRowBytes / std::max<std::int64_t>(scratch_bytes, 1), 1, count));
+    grow(runtime, work.log_rows, count * (rows.stride + rows.stride / kLogitGroup) * width);
+    grow(runtime, work.selection, together * scratch_bytes);
+    void* const largest = work.log_rows.data() + count * rows.stride * width;
+    rows.values = work.log_rows.data();
+    rows.largest = largest;
+
+    Costs::Launch pass = costs.launch(side, listed ? 0 : rows.first, listed ? kRowPadding : count, Pass::logits);
     PassArguments& arguments = pass.arguments;
     arguments.parameters = from.transform.parameters.data();
     arguments.logits = from.transform.logits.values.data();
-    arguments.factors = workspace().log_factors.data();
-    arguments.entries = {costs.scalar(), columns, workspace().log_rows.data(), largest};
+    arguments.factors = work.log_factors.data();
+    arguments.entries = {costs.scalar(), rows.stride, work.log_rows.data(), largest};
     if (listed) {
+      grow(runtime, work.log_columns, count / kTile * rows.stride);
+      grow(runtime, work.log_listed, count / kTile * words);
+      rows.columns = work.log_columns.data();
       arguments.references = from.references.data();
-      ListedRows const of{.first = rows.first / static_cast<int>(kTilePoints),
-                          .count = divided_up(rows.count, kTilePoints),
+      ListedRows const of{.first = rows.first / kTile,
+                          .count = count / kTile,
                           .fill = fill,
-                          .listed = workspace().log_listed.data(),
-                          .columns = workspace().log_columns.data()};
+                          .listed = work.log_listed.data(),
+                          .columns = work.log_columns.data()};
       launch_listed_logits(*listed, of, arguments, stream);
     } else {
       arguments.references = from.references.data() + rows.first * width;
@@ -114,7 +123,7 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, int fill,
 void PlanOperator::all(Side side, MutableMatrixView out) {
   DeviceGuard const guard(problem_.runtime->index());
   Output output(problem_.runtime, out);
-  for_log_rows(side, 0, 0, [&](LogRows const& rows) {
+  for_log_rows(side, {}, 0, [&](LogRows const& rows) {
     all_entries(rows, problem_.size(opposite(side)), output.view(), problem_.runtime->stream());
   });
   output.finish();
@@ -127,11 +136,12 @@ void PlanOperator::top_k(Side side, MutableIndexView indices, MutableMatrixView 
   arguments.k = checked_size("k", indices.columns);
   arguments.indices = in_place(index_output);
   arguments.values = value_output.view();
-  for_log_rows(side, top_k_scratch(problem_.costs->scalar(), arguments.k), arguments.k, [&](LogRows const& rows) {
-    arguments.rows = rows;
-    arguments.scratch = workspace().selection.data();
-    cuda::top_k(arguments, problem_.runtime->stream());
-  });
+  for_log_rows(side, {.row = top_k_scratch(problem_.costs->scalar(), arguments.k)}, arguments.k,
+               [&](LogRows const& rows) {
+                 arguments.rows = rows;
+                 arguments.scratch = workspace().selection.data();
+                 cuda::top_k(arguments, problem_.runtime->stream());
+               });
   index_output.finish();
   value_output.finish();
 }
@@ -145,7 +155,7 @@ std::int64_t PlanOperator::count_above(double threshold, MutableIndexView row_be
   AboveArguments arguments;
   arguments.threshold = threshold;
   arguments.counts = counts.data();
-  for_log_rows(Side::rows, 0, 0, [&](LogRows const& rows) {
+  for_log_rows(Side::rows, {}, 0, [&](LogRows const& rows) {
     arguments.rows = rows;
     cuda::entries_above(arguments, runtime->stream());
   });
@@ -170,7 +180,7 @@ std::int64_t PlanOperator::entries_above(double threshold, MutableIndexView row_
   arguments.values = value_output.view();
   arguments.size = columns.rows;
   arguments.first_wrong = first_wrong.data();
-  for_log_rows(Side::rows, 0, 0, [&](LogRows const& rows) {
+  for_log_rows(Side::rows, {}, 0, [&](LogRows const& rows) {
     arguments.rows = rows;
     cuda::entries_above(arguments, runtime->stream());
   });
@@ -202,8 +212,8 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
       .pairs = in_place(output),
   };
   draw_rows(arguments, stream);
-  std::int64_t const tiles = problem_.costs->padded_size(Side::columns) / kSampleTile;
-  for_log_rows(Side::rows, tiles * static_cast<std::int64_t>(sizeof(double)), 0, [&](LogRows const& rows) {
+  static_assert(kSampleTile == kLogitGroup);
+  for_log_rows(Side::rows, {.group = sizeof(double)}, 0, [&](LogRows const& rows) {
     draw_columns(arguments, rows, reinterpret_cast<double*>(workspace().selection.data()), stream);
   });
   auto const found = download(*runtime, sums.data() + n - 1, 2);

@@ -158,10 +158,15 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
                    HadamardFactors const* hadamard, EntrySums const& sums_of);
   void sum_slopes(Side side, StridedView const* l, StridedView const* r, int inner, StridedView const& v,
                   PointMotion const& motion, StridedView const& out);
-  /// Calls visit(rows) for all rows of `side`, as many at a time as fit, with `scratch_bytes` for each beside them.
-  /// Rows of listed tiles have at least the first `fill` columns.
+  /// Bytes that a selection needs for each row of logarithms, and for each group of its columns.
+  struct RowScratch {
+    std::int64_t row = 0, group = 0;
+    std::int64_t bytes(std::int64_t columns) const { return row + columns / kLogitGroup * group; }
+  };
+  /// Calls visit(rows) for all rows of `side`, as many at a time as fit with `scratch` beside them. Rows of listed
+  /// tiles have at least the first `fill` columns.
   template <class Visit>
-  void for_log_rows(Side side, std::int64_t scratch_bytes, int fill, Visit const& visit);
+  void for_log_rows(Side side, RowScratch const& scratch, int fill, Visit const& visit);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
                     DeviceArray<double>& divisor);
 

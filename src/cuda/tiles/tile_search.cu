@@ -238,10 +238,10 @@ __global__ void __launch_bounds__(kCountThreads)
                             [&](std::int64_t k, std::int64_t sum) { bits.first[k + 1] = sum; });
 }
 
-/// The words of the marked square of a word of rows and a word of columns.
-__device__ __forceinline__ std::uint32_t* square_of(TileBits const& bits, int row_word, int column_word) {
+/// The number of the marked square of a word of rows and a word of columns.
+__device__ __forceinline__ std::int64_t square_of(TileBits const& bits, int row_word, int column_word) {
   std::int64_t const at = static_cast<std::int64_t>(row_word) * bits.mark_words + column_word / 32;
-  return bits.squares + 32 * (bits.first[at] + __popc(bits.marks[at] & ((1u << column_word % 32) - 1)));
+  return bits.first[at] + __popc(bits.marks[at] & ((1u << column_word % 32) - 1));
 }
 
 __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments const arguments) {
@@ -259,8 +259,9 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
   auto const bin = [&](double size) {
     return static_cast<int>(fmin((top - size) * kBoundBinsOfTwo, kBoundBins - 1.0));
   };
-  // Calls visit(word, size of the lane's tile) for each word that is not left out; the bound of the others.
-  auto const for_words = [&](auto&& visit) {
+  // Calls start(word of the lane) for words that are not left out, then visit(word, size of the lane's tile) for each
+  // of them; the bound of the others.
+  auto const for_words = [&](auto&& start, auto&& visit) {
     double lost = 0;
     for (int k = 0; k < bits.mark_words; ++k) {
       std::int64_t const at = static_cast<std::int64_t>(row_word) * bits.mark_words + k;
@@ -270,6 +271,7 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
       double log_mass = -kInfinity;
       double const found = marks >> row.lane & 1u ? row.bound_of_word(k * 32 + row.lane, log_mass) : -kInfinity;
       bool const is_open = !row.leaves_out(found, log_mass, lost);
+      if (is_open) start(k * 32 + row.lane);
       for (unsigned open = __ballot_sync(kAllLanes, is_open); open != 0; open &= open - 1) {
         int const word = k * 32 + __ffs(static_cast<int>(open)) - 1;
         visit(word, row.size_of_tile(word));
@@ -277,9 +279,10 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
     }
     return warp_sum(lost);
   };
-  double lost = for_words([&](int, double size) {
-    if (size <= top && size > -kInfinity) atomicAdd(histogram + bin(size), 1u);
-  });
+  double lost = for_words([](int) {},
+                          [&](int, double size) {
+                            if (size <= top && size > -kInfinity) atomicAdd(histogram + bin(size), 1u);
+                          });
   __syncwarp();
   int first_out = kBoundBins;
   double const room = arguments.share - lost;
@@ -289,13 +292,19 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
     if (!(sum <= room)) break;
   }
   double lost_tiles = 0;
-  (void)for_words([&](int word, double size) {
+  std::int64_t own = 0, other = 0;  // The squares of the lane's word in both lists, found for all words at once.
+  auto const start = [&](int word) {
+    own = square_of(bits, row_word, word);
+    other = square_of(across, word, row_word);
+  };
+  (void)for_words(start, [&](int word, double size) {
     bool const is_out = size <= top && (size == -kInfinity || bin(size) >= first_out);
     if (is_out) lost_tiles += exp2(size);
     unsigned const kept = __ballot_sync(kAllLanes, !is_out);
-    if (kept == 0) return;
-    if (row.lane == 0) atomicOr(square_of(bits, row_word, word) + tile % 32, kept);
-    if (!is_out) atomicOr(square_of(across, word, row_word) + row.lane, 1u << tile % 32);
+    std::int64_t const square = __shfl_sync(kAllLanes, own, word % 32);
+    std::int64_t const square_across = __shfl_sync(kAllLanes, other, word % 32);
+    if (row.lane == 0 && kept != 0) atomicOr(bits.squares + square * 32 + tile % 32, kept);
+    if (!is_out) atomicOr(across.squares + square_across * 32 + row.lane, 1u << tile % 32);
   });
   lost += warp_sum(lost_tiles);
   if (row.lane == 0) arguments.left_out[tile] = lost * (1 + kModelRounding);
