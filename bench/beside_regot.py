@@ -8,10 +8,7 @@ Python that runs this. The L2 gradient is of the plan that each returns, by NumP
 """
 
 import argparse
-import datetime
-import importlib.metadata
 import json
-import os
 import resource
 import statistics
 import subprocess
@@ -21,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from provenance import provenance
 
 try:
     import regot
@@ -95,7 +93,7 @@ def main():
     parser.add_argument("--runs", default=3, type=int, help="of each solver, whose median counts")
     arguments = parser.parse_args()
     program = Path(arguments.monge).resolve()
-    processor = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    about = provenance("regot")
     rows = []
     for name, make in PROBLEMS.items():
         costs, a, b = make(arguments.size)
@@ -116,10 +114,9 @@ def main():
         rows.append({"problem": name, "solvers": medians, "auto_over_best_of_regot": shares})
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     info = json.loads(subprocess.run([program, "info", "--json"], check=True, capture_output=True, text=True).stdout)
-    print(json.dumps({
-        "device": processor[0], "cores": os.cpu_count(), "load_average": os.getloadavg(),
-        "date": datetime.date.today().isoformat(), "regot": importlib.metadata.version("regot"),
-        "monge": info["versions"]["monge"], "n": arguments.size, "m": arguments.size, "eps": EPS, "tolerance": TOLERANCE,
+    about["versions"]["monge"] = info["versions"]["monge"]
+    print(json.dumps(about | {
+        "n": arguments.size, "m": arguments.size, "eps": EPS, "tolerance": TOLERANCE,
         "runs": arguments.runs, "problems": rows}, indent=1))
 
 

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "provenance.hpp"
+
 namespace monge::bench {
 
 using Lanes = float __attribute__((vector_size(64)));  // the compiler splits it where registers are narrower
@@ -99,6 +101,7 @@ inline void register_limits() {
 inline int run(int argc, char** argv) {
   DeviceInfo const processor = devices().front();
   benchmark::AddCustomContext("monge", version());
+  benchmark::AddCustomContext("commit", commit());
   benchmark::AddCustomContext("processor", processor.name);
   benchmark::AddCustomContext("instruction_set", processor.instruction_set);
   benchmark::AddCustomContext("threads", std::to_string(processor.units));

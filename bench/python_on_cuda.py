@@ -12,11 +12,11 @@ Newton's method, and of losses the launches and waits of one call. `--only` keep
 import argparse
 import json
 import os
-import platform
 import statistics
 import time
 
 import torch
+from provenance import provenance
 
 import monge
 from monge.torch import OTPairs, SamplesLoss
@@ -140,14 +140,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.2)
     parser.add_argument("--only", action="append", default=[])
     given = parser.parse_args()
-    about = {
-        "program": "bench/python_on_cuda.py",
-        "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": os.environ.get("MONGE_COMMIT", ""),
-        "device": torch.cuda.get_device_name(),
-        "versions": {"monge": monge.__version__, "torch": torch.__version__, "python": platform.python_version()},
-        "load": round(os.getloadavg()[0], 2),
-    }
+    about = {"program": "bench/python_on_cuda.py", **provenance("torch"), "device": torch.cuda.get_device_name()}
+    about["versions"]["monge"] = monge.__version__
     print(json.dumps(about), flush=True)
     for name, make, is_counted in rows():
         if given.only and not any(word in name for word in given.only):

@@ -10,11 +10,10 @@ counts.
 
 import argparse
 import json
-import os
-import platform
 import time
 
 import numpy as np
+from provenance import provenance
 
 
 def least(functions, repeats, calls=200):
@@ -33,7 +32,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=40)
     given = parser.parse_args()
-    load = os.getloadavg()[0]
+    about = provenance("numpy")
 
     import monge
     from monge import _core
@@ -63,7 +62,7 @@ def main():
             lambda: _core.project(session, logits, to, held),
         ),
     }
-    versions = {"monge": monge.__version__, "numpy": np.__version__}
+    about["versions"]["monge"] = monge.__version__
     try:
         import torch
 
@@ -71,7 +70,7 @@ def main():
     except ImportError:
         pass
     else:
-        versions["torch"] = torch.__version__
+        about["versions"]["torch"] = torch.__version__
         tensors = [torch.tensor(v) for v in (x, y)]
         tensor, out = torch.tensor(logits), torch.empty(1, 4, 4)
         cloud = _core.point_cloud(*tensors)
@@ -88,18 +87,7 @@ def main():
     for name, functions in calls.items():
         whole, core = least(functions, given.repeats)
         found[name] = {"whole": round(whole, 2), "core": round(core, 2), "overhead": round(whole - core, 2)}
-    print(
-        json.dumps(
-            {
-                "device": platform.processor() or platform.machine(),
-                "python": platform.python_version(),
-                **versions,
-                "load_average": load,
-                "microseconds": found,
-            },
-            indent=1,
-        )
-    )
+    print(json.dumps(about | {"microseconds": found}, indent=1))
 
 
 if __name__ == "__main__":

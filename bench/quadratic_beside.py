@@ -9,8 +9,6 @@ taken from the Python that runs this (pip install regot POT). Medians; JSON on s
 """
 
 import argparse
-import datetime
-import importlib.metadata
 import json
 import os
 import subprocess
@@ -19,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from provenance import provenance
 
 try:
     import ot
@@ -88,6 +87,7 @@ def main():
     parser.add_argument("--pot-iterations", default=3000, type=int, help="of L-BFGS")
     arguments = parser.parse_args()
     program = Path(arguments.program).resolve()
+    about = provenance("regot", "POT")
     rows = []
     for size in arguments.sizes:
         costs, mass = clouds(size)
@@ -102,11 +102,8 @@ def main():
                         | {f"over_{name}": round(best[name]["seconds"] / best["monge"]["seconds"], 1)
                            for name in ("regot", "POT")})
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    processor = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
-    print(json.dumps({"device": processor[0], "cores": os.cpu_count(), "load_average": os.getloadavg(),
-                      "date": datetime.date.today().isoformat(), "regot": importlib.metadata.version("regot"),
-                      "POT": importlib.metadata.version("POT"), "residual_l1": RESIDUAL, "runs": arguments.runs,
-                      "problems": rows}, indent=1))
+    report = {"residual_l1": RESIDUAL, "runs": arguments.runs, "problems": rows}
+    print(json.dumps(about | report, indent=1))
 
 
 if __name__ == "__main__":

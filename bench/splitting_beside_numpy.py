@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from provenance import provenance
 
 
 def numpy_iterations(n, dtype, groups=None):
@@ -64,7 +65,7 @@ def main():
     parser.add_argument("--program", default="build/bench/splitting_cpu")
     parser.add_argument("--sizes", default=[1000, 2000], type=int, nargs="+")
     given = parser.parse_args()
-    load = os.getloadavg()[0]
+    about = {"program": "bench/splitting_beside_numpy.py"} | provenance("numpy")
     table = subprocess.run(
         [Path(given.program).resolve(), *map(str, given.sizes)],
         check=True,
@@ -82,9 +83,7 @@ def main():
             row["us_of_numpy"] = round(microseconds(numpy_iterations(int(n), np.dtype(precision).type, groups)), 1)
             row["numpy_over_ours"] = round(row["us_of_numpy"] / row["us"], 1)
         rows.append(row)
-    processor = [line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
-    report = {"program": "bench/splitting_beside_numpy.py", "processor": processor[0], "cores": os.cpu_count()}
-    print(json.dumps(report | {"load_average": load, "numpy": np.__version__, "runs": rows}, indent=1))
+    print(json.dumps(about | {"runs": rows}, indent=1))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ whose corner is about n.
 
 import argparse
 import json
-import os
 import statistics
 import time
 from functools import partial
 
 import torch
+from provenance import provenance
 
 import monge
 import monge.torch
@@ -71,6 +71,7 @@ def main():
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
+    about = provenance("torch") | {"device": torch.cuda.get_device_name()}
     from_memory, to_memory = (torch.empty(1 << 28, device="cuda") for _ in range(2))
     copy = 2 * 4 * from_memory.numel() / (1e-3 * milliseconds(partial(to_memory.copy_, from_memory), 9))
     del from_memory, to_memory
@@ -94,10 +95,9 @@ def main():
             run[f"{name}_ms"] = measured(lambda: project(scores), options.runs)
             run[f"{name}_gradient_ms"] = measured(with_gradient(project, scores), options.runs)
         runs.append(run)
-    device = torch.cuda.get_device_name()
-    print(json.dumps({"device": device, "torch": torch.__version__, "monge": monge.__version__,
-                      "commit": os.environ.get("MONGE_COMMIT", ""), "date": time.strftime("%Y-%m-%d", time.gmtime()),
-                      "load": round(os.getloadavg()[0], 2), "iterations": options.iterations, "copy_bytes_per_s": copy, "runs": runs}, indent=1))
+    about["versions"]["monge"] = monge.__version__
+    print(json.dumps({"program": "bench/superglue.py", **about, "iterations": options.iterations,
+                      "copy_bytes_per_s": copy, "runs": runs}, indent=1))
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ struct BatchProblem {
 /// last of them.
 ///
 /// SolveOptions::f and g must be empty; cache_bytes applies to each problem. progress is called at each check of each
-/// problem. Progress::problem is the index of the problem. If progress returns false, this problem alone stops. The
-/// seconds in a report count each step in which the problem took part, alone or with others.
+/// problem, on the caller's thread; where problems are solved in parallel, their calls have no order among each other.
+/// Progress::problem is the index of the problem. If progress returns false, this problem alone stops. The seconds in a
+/// report count each step in which the problem took part, alone or with others.
 ///
 /// Throws Error as solve() does. A wrong argument of any problem throws before the first sweep. The message begins with
 /// the problem: "problem 3: x: ...".

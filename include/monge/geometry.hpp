@@ -25,8 +25,9 @@ constexpr auto names_of(CostFunction) {
 }
 
 /// Classes of the points, and the costs between classes: weight W[l_i, l_j] is added to C_ij, as in OTDD
-/// (Alvarez-Melis, Fusi 2020; FlashSinkhorn, eq. 32). For costs with inner products (sqeuclidean, cosine, dot); throws
-/// unsupported for others. Throws invalid_argument for labels beyond W and a W that is not finite.
+/// (Alvarez-Melis, Fusi 2020; FlashSinkhorn, eq. 32). On CUDA for costs with inner products (sqeuclidean, cosine, dot)
+/// alone: euclidean and p_norm are unsupported there. Throws invalid_argument for labels beyond W and a W that is not
+/// finite.
 struct Labels {
   IndexView x;          ///< n labels in [0, rows of W). Empty x and y: no labels.
   IndexView y;          ///< m labels in [0, columns of W).

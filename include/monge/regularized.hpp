@@ -260,12 +260,12 @@ struct RegularizedProblem {
 
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. Splitting iterates all problems
 /// together: on CUDA by one launch for all, on the CPU in parallel where each takes one thread. Newton's method solves
-/// in parallel the problems that take one thread of the CPU each (RegularizedReport::newton_on_host on CUDA), unless
-/// progress is set. It solves the other problems one after the other. The seconds in a report count each step in which
-/// the problem took part, alone or with others. RegularizedOptions::u, v and plan must be empty. progress gets the
-/// index of the problem; if it returns false, this problem alone stops. Throws Error as solve_regularized() does. A
-/// wrong argument of any problem throws before the first iteration. The message begins with the problem: "problem 3: p:
-/// ...".
+/// in parallel the problems that take one thread of the CPU each (RegularizedReport::newton_on_host on CUDA), and the
+/// other problems one after the other. The seconds in a report count each step in which the problem took part, alone or
+/// with others. RegularizedOptions::u, v and plan must be empty. progress gets the index of the problem; if it returns
+/// false, this problem alone stops. Calls of problems that are solved in parallel have no order among each other.
+/// Throws Error as solve_regularized() does. A wrong argument of any problem throws before the first iteration. The
+/// message begins with the problem: "problem 3: p: ...".
 MONGE_API std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                                std::span<RegularizedProblem const> problems,
                                                                RegularizedOptions const& options = {});

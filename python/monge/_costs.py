@@ -9,9 +9,9 @@ from ._options import ExactOptions, KeywordOptions, RegularizedOptions
 
 
 class LabelOptions(TypedDict, total=False):
-    """Labels of points, for the metrics "sqeuclidean", "cosine" and "dot": the cost of a pair has the term label_weight
-    label_cost[l_i, l_j]. Labels and their costs go together. Classes of another type, such as strings, get numbers
-    by ``np.unique(np.concatenate([labels_x, labels_y]), return_inverse=True)``."""
+    """Labels of points: the cost of a pair has the term label_weight label_cost[l_i, l_j]. On CUDA the metric must be
+    "sqeuclidean", "cosine" or "dot". Labels and their costs go together. Classes of another type, such as strings, get
+    numbers by ``np.unique(np.concatenate([labels_x, labels_y]), return_inverse=True)``."""
 
     labels_x: Any
     """classes l_i of the points X_a, (n) whole numbers from 0."""

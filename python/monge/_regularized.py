@@ -671,7 +671,7 @@ def solve_regularized_batch(
 
     On CUDA all problems share the launches of an iteration of splitting. Problems too small for two threads run in
     parallel on the CPU, one thread each; Newton's method takes small problems of a GPU there, too
-    (`report.newton_on_host`). With `progress` it solves one problem after the other.
+    (`report.newton_on_host`). Calls of `progress` for different problems then have no order.
 
     Errors are those of :func:`solve_regularized`. A message begins with the number of its problem: "problem 3: a: ...".
     """

@@ -140,8 +140,24 @@ class CpuBackend final : public Backend {
     return std::make_unique<cpu::QuadraticOperator>(own(costs), threads_);
   }
 
-  void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
-    for_each_operator(sizes, [&](ProblemSize const& size) { work(to_size(&size - sizes.data())); });
+  /// Problems too small for two threads run in parallel, one thread each. Larger ones run in turn with all threads.
+  /// Either way each gets the threads that it would have alone.
+  void run_each(std::span<ProblemSize const> sizes, bool watched, std::function<bool(std::size_t)> const& work,
+                std::function<void(std::size_t)> const& show) const override {
+    std::vector<std::size_t> small, large;
+    for (std::size_t k = 0; k < sizes.size(); ++k)
+      (cpu::Team(workers_, sizes[k].rows, sizes[k].columns).size == 1 ? small : large).push_back(k);
+    auto const run = [&](std::size_t k) {
+      while (work(k)) show(k);
+    };
+    int const threads = useful_for(small.size());
+    if (watched && !ranks_) {
+      auto const work_on = [&](std::size_t i) { return work(small[i]); };
+      side_by_side(threads, small.size(), work_on, [&](std::size_t i) { show(small[i]); });
+    } else {  // Ranks agree on answers in the order of the problems.
+      side_by_side(watched ? 1 : threads, small.size(), [&](std::size_t i) { run(small[i]); });
+    }
+    for (std::size_t const k : large) run(k);
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
@@ -197,32 +213,17 @@ class CpuBackend final : public Backend {
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
 
-  /// Problems too small for two threads run in parallel, one thread each. Larger ones run in turn with all threads.
-  /// Either way each gets the threads that it would have alone.
   template <class Step, class Work>
   void for_each_operator(std::span<Step> steps, Work const& work) const {
-    auto const of_one_thread = [&](Step const& step) {
-      return cpu::Team(workers_, size_of(step, Side::rows), size_of(step, Side::columns)).size == 1;
-    };
-    std::vector<Step*> small;
-    for (Step& step : steps) {
-      if (of_one_thread(step)) small.push_back(&step);
-    }
-    side_by_side(useful_for(small.size()), small.size(), [&](std::size_t k) { work(*small[k]); });
-    for (Step& step : steps) {
-      if (!of_one_thread(step)) work(step);
-    }
+    std::vector<ProblemSize> sizes;
+    for (Step const& step : steps) sizes.push_back(size_of(step));
+    for_each_step(sizes, [&](std::size_t k) { work(steps[k]); });
   }
   template <class Step>
-  static std::int64_t size_of(Step const& step, Side side) {
-    return step.entropic->size(side);
+  static ProblemSize size_of(Step const& step) {
+    return {step.entropic->size(Side::rows), step.entropic->size(Side::columns)};
   }
-  static std::int64_t size_of(SplittingStep const& step, Side side) {
-    return side == Side::rows ? step.splitting->rows() : step.splitting->columns();
-  }
-  static std::int64_t size_of(ProblemSize const& size, Side side) {
-    return side == Side::rows ? size.rows : size.columns;
-  }
+  static ProblemSize size_of(SplittingStep const& step) { return {step.splitting->rows(), step.splitting->columns()}; }
   int useful_for(std::size_t count) const {
     return static_cast<int>(std::clamp<std::size_t>(count, 1, to_size(threads_)));
   }

@@ -280,15 +280,19 @@ Runs waiting_for(SinkhornAction action, Runs const& runs) {
   return found;
 }
 
-/// Calls work(k) for each run, where it uses the operator of that run alone.
-void for_each(Backend const& backend, Runs const& runs, std::function<void(std::size_t)> const& work) {
-  if (runs.empty()) return;
+std::vector<ProblemSize> sizes_of(Runs const& runs) {
   std::vector<ProblemSize> sizes;
   for (SinkhornRun const* run : runs)
     sizes.push_back({run->entropic().size(Side::rows), run->entropic().size(Side::columns)});
-  backend.for_each_step(sizes, work);
+  return sizes;
 }
 
+/// Calls work(k) for each run, where it uses the operator of that run alone.
+void for_each(Backend const& backend, Runs const& runs, std::function<void(std::size_t)> const& work) {
+  if (!runs.empty()) backend.for_each_step(sizes_of(runs), work);
+}
+
+/// record_sweep() follows for each run.
 void sweep(Backend const& backend, Sweeper& sweeper, Runs const& runs) {
   if (runs.empty()) return;
   Runs mixed;
@@ -303,7 +307,6 @@ void sweep(Backend const& backend, Sweeper& sweeper, Runs const& runs) {
   sweeper.sweep(steps);
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
   for_each(backend, mixed, [&](std::size_t k) { mixed[k]->keep_best(); });
-  for (SinkhornRun* run : runs) run->record_sweep();
 }
 
 void step(Backend const& backend, Runs const& runs) {
@@ -329,16 +332,19 @@ class HostRuns {
     }
     std::vector<std::unique_ptr<EntropicOperator>> operators = host.entropic_operators(inputs);
     for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->go_to_host(std::move(operators[k]));
-    auto const finish = [&](Runs some) {
-      std::unique_ptr<Sweeper> const sweeper = host.sweeper();
-      while (!some.empty()) {
-        sweep(host, *sweeper, waiting_for(SinkhornAction::sweep, some));
-        step(host, waiting_for(SinkhornAction::newton, some));
-        std::erase_if(some, [](SinkhornRun const* run) { return !run->is_for_host(); });
+    std::vector<std::optional<NewtonProgress>> stepped(runs.size());  // Of the last call of `work`; empty for sweeps.
+    auto const work = [&](std::size_t k) {
+      stepped[k].reset();
+      if (!runs[k]->is_for_host()) return false;
+      if (runs[k]->next().action == SinkhornAction::newton) {
+        stepped[k] = runs[k]->newton_step();
+      } else {
+        sweep(host, *host.sweeper(), {runs[k]});
       }
+      return true;
     };
-    // Progress is shown on the caller's thread, so with it all problems take a step together.
-    runs[0]->options().progress ? finish(runs) : for_each(host, runs, [&](std::size_t k) { finish({runs[k]}); });
+    auto const show = [&](std::size_t k) { stepped[k] ? runs[k]->stepped(*stepped[k]) : runs[k]->record_sweep(); };
+    host.run_each(sizes_of(runs), static_cast<bool>(runs[0]->options().progress), work, show);
     for (SinkhornRun const* run : runs) run->give_potentials_back();
   }
 
@@ -387,7 +393,9 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   HostRuns host;
   while (!active.empty()) {
     host.run(active);
-    sweep(backend, *sweeper, waiting_for(SinkhornAction::sweep, active));
+    Runs const sweeps = waiting_for(SinkhornAction::sweep, active);
+    sweep(backend, *sweeper, sweeps);
+    for (SinkhornRun* run : sweeps) run->record_sweep();
     Runs steps = waiting_for(SinkhornAction::newton, active);
     std::erase_if(steps,
                   [](SinkhornRun const* run) { return run->is_for_host(); });  // They go there in the next round.

@@ -53,10 +53,10 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
       scale(clouds.scale),
       p(function == CostFunction::p_norm ? clouds.p : 2),
       dimension(clouds.x.columns()) {
+  if (!clouds.labels.empty()) labels = label_costs(label_cost, clouds.labels.weight);
   if (is_distance()) return;
   product = function == CostFunction::sqeuclidean ? -2 * scale : -scale;
   if (function != CostFunction::dot) square = -product / 2;
-  if (!clouds.labels.empty()) labels = label_costs(label_cost, clouds.labels.weight);
 }
 
 std::vector<double> PointCost::label_features(Side side) const {
@@ -84,12 +84,9 @@ double PointCost::bound(double largest_square_x, double largest_square_y, double
   double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
   // Leaves room for the sum of squares and twice the products.
   if (!((x + y) * (x + y) <= most / 4)) return std::numeric_limits<double>::infinity();
-  if (is_distance()) {
-    // Below p = 2 the p-norm exceeds |x|, most of all where all coordinates are the same.
-    double const excess = p < 2 ? std::pow(static_cast<double>(dimension), 1 / p - 0.5) : 1;
-    return scale * excess * (x + y);
-  }
-  double const points = square != 0 ? square * (x + y) * (x + y) : 2 * std::abs(product) * x * y;
+  double points = square != 0 ? square * (x + y) * (x + y) : 2 * std::abs(product) * x * y;
+  // Below p = 2 the p-norm exceeds |x|, most of all where all coordinates are the same.
+  if (is_distance()) points = scale * (p < 2 ? std::pow(static_cast<double>(dimension), 1 / p - 0.5) : 1) * (x + y);
   // Centring subtracts a row mean and a column mean from an entry; each moves it by at most the range.
   return points + (labels ? 2 * labels->range : 0);
 }

@@ -64,13 +64,7 @@ void validate_clouds(PointCloud const& clouds, Device context) {
           clouds.y.columns(), clouds.x.columns());
   validate_matrix("x", clouds.x, clouds.x.rows(), clouds.x.columns(), context);
   validate_matrix("y", clouds.y, clouds.y.rows(), clouds.y.columns(), context);
-  if (!clouds.labels.empty()) {
-    if (!has_products(clouds.cost_function))
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("labels: are given with the cost function {}; must be sqeuclidean, cosine or dot",
-                              name(clouds.cost_function)));
-    validate_labels(clouds.labels, clouds.x.rows(), clouds.y.rows(), context);
-  }
+  if (!clouds.labels.empty()) validate_labels(clouds.labels, clouds.x.rows(), clouds.y.rows(), context);
 }
 
 void validate_costs(CostMatrix const& costs, Device context) {

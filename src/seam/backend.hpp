@@ -168,10 +168,23 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   virtual PassTimes pass_times(Geometry const& geometry, double cache_bytes) const = 0;
   /// Bytes of the arrays in the memory of the device.
   virtual MemoryCount& memory() const = 0;
-  /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. On the CPU small problems
-  /// run in parallel, one thread each; all others run in turn.
-  virtual void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {
-    for (std::size_t k = 0; k < sizes.size(); ++k) work(k);
+  /// Calls work(k) for each of the problems again and again until it returns false, and show(k) between two calls: on
+  /// the caller's thread if `watched`. Both use the operator of problem k alone. On the CPU small problems run in
+  /// parallel, one thread each; all others run in turn.
+  virtual void run_each(std::span<ProblemSize const> sizes, bool /*watched*/,
+                        std::function<bool(std::size_t)> const& work,
+                        std::function<void(std::size_t)> const& show) const {
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      while (work(k)) show(k);
+    }
+  }
+  /// Calls work(k) once for each of the problems, as run_each() does.
+  void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {
+    auto const once = [&](std::size_t k) {
+      work(k);
+      return false;
+    };
+    run_each(sizes, false, once, [](std::size_t) {});
   }
 
   /// The caller's matrix as float64 on the host, row by row; waits for the device if it lies there.

@@ -589,8 +589,6 @@ TEST_F(SolveLabels, ThatAreBadAreCode2) {
   file("half.csv", "0.5\n");
   expect_refused(solve_labels("half.csv", "ly.npy", "W.npy"), "row 0, column 0 is 0.5; must be a whole number");
   expect_refused(solve({"--eps", "1", "--label-weight", "2"}), "label_weight: is 2; is for labels");
-  expect_refused(solve_labels("lx.npy", "ly.npy", "W.npy", {"--cost-function", "euclidean"}),
-                 "labels: are given with the cost function euclidean; must be sqeuclidean, cosine or dot");
   write_array(path("C.npy"), Array{{40, 30}, squared_distances()});
   expect_refused(solve_costs(path("C.npy"), {"--eps", "1", "--labels-x", path("lx.npy")}), "labels_x: is ");
   expect_refused(solve_costs(path("C.npy"), {"--eps", "1", "--cost-function", "dot"}), "cost_function: is dot; is for");

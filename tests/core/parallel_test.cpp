@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <fstream>
+#include <mutex>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -19,6 +22,7 @@
 
 #include "core/side_by_side.hpp"
 #include "oracle/problem.hpp"
+#include "seam/backend.hpp"
 
 namespace monge {
 namespace {
@@ -55,6 +59,44 @@ TEST(Parallel, RethrowsTheFirstException) {
   EXPECT_EQ(message([&] { side_by_side(3, 9, fail); }), "2");
   EXPECT_EQ(message([&] { parallel_for(1, 9, fail); }), "2");
   EXPECT_EQ(message([&] { on_threads(2, fail); }), "none");
+}
+
+TEST(Parallel, ShowsOnTheCallersThreadWhatOthersWorkOn) {
+  std::thread::id const caller = std::this_thread::get_id();
+  std::mutex mutex;
+  std::condition_variable changed;
+  int begun = 0;
+  std::vector<int> worked(20), shown(20);
+  auto const work = [&](std::size_t i) {
+    EXPECT_EQ(worked[i], shown[i]);
+    if (i < 2 && worked[i] == 0) {  // Each waits for the other, so one thread alone would fail.
+      std::unique_lock lock(mutex);
+      ++begun;
+      changed.notify_all();
+      EXPECT_TRUE(changed.wait_for(lock, std::chrono::seconds(20), [&] { return begun == 2; }));
+    }
+    return ++worked[i] <= static_cast<int>(i);
+  };
+  auto const show = [&](std::size_t i) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_EQ(++shown[i], worked[i]);
+  };
+  Context const context = Context::cpu(2);
+  backend_of(context).run_each(std::vector<ProblemSize>(worked.size(), {30, 40}), true, work, show);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(worked[static_cast<std::size_t>(i)], i + 1);
+    EXPECT_EQ(shown[static_cast<std::size_t>(i)], i);
+  }
+  std::vector<std::size_t> order;
+  side_by_side(
+      1, 3, [&](std::size_t) { return order.size() % 3 != 2; }, [&](std::size_t i) { order.push_back(i); });
+  EXPECT_EQ(order, (std::vector<std::size_t>{0, 0})) << "in turn";
+  EXPECT_THROW(side_by_side(
+                   3, 20, [](std::size_t) { return true; },
+                   [](std::size_t i) {
+                     if (i == 7) throw std::runtime_error("7");
+                   }),
+               std::runtime_error);
 }
 
 /// The threads of OpenMP do not survive a fork: the child has to start its own.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/refusal.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -20,8 +21,7 @@ class SolveCosts : public BackendTest {
     expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
   }
 };
-MONGE_FOR_EACH_OF(SolveCosts,
-                  with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}));
+MONGE_FOR_EACH_OF(SolveCosts, with_point_costs(kPointCosts));
 
 TEST_P(SolveCosts, has_the_certificate_of_the_oracle) {
   double const tolerance = is_float64() ? 1e-8 : 1e-4;
@@ -218,6 +218,18 @@ TEST_P(LabelClasses, may_be_any_number) {
       }
     }
   }
+}
+
+class LabelledDistances : public BackendTest {};
+MONGE_FOR_EACH_OF(LabelledDistances, all_devices());
+
+TEST_P(LabelledDistances, are_for_the_cpu) {
+  Problem const problem = oracle::make_problem({.n = 40, .m = 30, .d = 3, .costs = Costs::labelled_distances});
+  auto const call = [&] { solve(context(), problem.geometry(), problem.a, problem.b); };
+  if (context().device().type == DeviceType::cpu) return call();
+  EXPECT_EQ(refusal_of(call, ErrorCode::unsupported),
+            "labels: are given with the cost function euclidean on a CUDA device; it must be sqeuclidean, cosine or "
+            "dot there, or the device the CPU");
 }
 
 /// After renew() the scores in memory belong to the new points and labels.

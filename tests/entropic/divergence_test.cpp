@@ -427,8 +427,7 @@ class DivergenceWithCosts : public DivergenceTest {
     expect_close("map", map.values(), expected, allowed);
   }
 };
-MONGE_FOR_EACH_OF(DivergenceWithCosts,
-                  with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}));
+MONGE_FOR_EACH_OF(DivergenceWithCosts, with_point_costs(kPointCosts));
 
 TEST_P(DivergenceWithCosts, equals_the_oracle) {
   for (Recipe const& recipe : std::vector<Recipe>{{1, 6, 3},

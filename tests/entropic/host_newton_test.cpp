@@ -52,8 +52,15 @@ class WaitingDevice final : public Backend {
   std::unique_ptr<QuadraticOperator> quadratic_operator(std::shared_ptr<RegularizedCosts const> costs) const override {
     return of_.quadratic_operator(std::move(costs));
   }
+  void run_each(std::span<ProblemSize const> sizes, bool watched, std::function<bool(std::size_t)> const& work,
+                std::function<void(std::size_t)> const& show) const override {
+    together.emplace_back(sizes.size(), watched);
+    of_.run_each(sizes, watched, work, show);
+  }
   ProjectionOperator const& projection() const override { return of_.projection(); }
   AssignmentOperator const& assignment() const override { return of_.assignment(); }
+
+  mutable std::vector<std::pair<std::size_t, bool>> together;  // The problems of each call of run_each().
 
  private:
   Backend const& of_;
@@ -152,20 +159,20 @@ TEST(HostNewton, calls_progress_on_the_callers_thread_and_stops) {
 }
 
 // Python watches every solve for signals.
-TEST(HostNewton, takes_the_steps_of_watched_problems_together) {
+TEST(HostNewton, of_watched_problems_has_the_same_bits) {
   Context const context = Context::cpu(1);
   WaitingDevice const waiting(backend_of(context));
   std::vector<Problem> const problems = small_problems();
   SolveOptions options{.eps_relative = 0.01, .method = Method::newton, .tolerance = 1e-9};
   Solved const expected = solve_on(context, waiting, problems, options);
-  std::vector<int> seen;
-  options.progress = [&](Progress const& progress) {
-    if (progress.kind == StepKind::newton) seen.push_back(progress.problem);
-    return true;
-  };
+  std::vector<std::size_t> seen(problems.size(), 0);
+  options.progress = [&](Progress const& progress) { return ++seen[static_cast<std::size_t>(progress.problem)] > 0; };
   Solved const actual = solve_on(context, waiting, problems, options);
-  for (std::size_t k = 0; k < problems.size(); ++k) EXPECT_EQ(actual.potentials[k].f, expected.potentials[k].f);
-  EXPECT_EQ(std::vector<int>(seen.begin(), seen.begin() + 4), (std::vector{2, 3, 2, 3}));  // Others sweep first.
+  for (std::size_t k = 0; k < problems.size(); ++k) {
+    EXPECT_EQ(actual.potentials[k].f, expected.potentials[k].f);
+    EXPECT_EQ(actual.reports[k].history.size(), expected.reports[k].history.size());
+    EXPECT_EQ(seen[k], expected.reports[k].history.size());
+  }
 }
 
 TEST(HostNewton, of_quadratic_plans_ends_at_the_plan_of_a_solve_there) {
@@ -209,6 +216,39 @@ TEST(HostNewton, of_quadratic_plans_ends_at_the_plan_of_a_solve_there) {
   EXPECT_EQ(stopped.report.status, Status::stopped);
   EXPECT_LE(stopped.report.iterations, 6);
   EXPECT_EQ(stopped.report.weight, solved(plain).report.weight);
+}
+
+TEST(HostNewton, of_watched_quadratic_plans_runs_together) {
+  Context const context = Context::cpu(2);
+  WaitingDevice const waiting(backend_of(context));
+  Problem const problem = make_problem({.n = 40, .m = 30, .d = 3, .costs = Costs::random});
+  RegularizedOptions options{.method = RegularizedMethod::newton, .tolerance = 1e-9};
+  std::vector<RegularizedRun> runs(5);
+  std::vector<RegularizedRun*> pointers;
+  std::vector<int> index, calls(runs.size(), 0);
+  for (RegularizedRun& run : runs) {
+    int const k = static_cast<int>(index.size());
+    run.problem =
+        checked_problem(context, {problem.geometry(), problem.a, problem.b, {.quadratic = 0.5 + k}}, options, {});
+    RegularizedInput const input = run.problem.input();
+    run.costs = waiting.regularized_costs({&input, 1})[0];
+    run.found = waiting.quadratic_operator(run.costs);
+    pointers.push_back(&run);
+    index.push_back(k);
+  }
+  auto const caller = std::this_thread::get_id();
+  options.progress = [&](RegularizedProgress const& progress) {
+    EXPECT_TRUE(std::this_thread::get_id() == caller);
+    ++calls[static_cast<std::size_t>(progress.problem)];
+    return progress.problem != 3 || progress.iteration < 4;
+  };
+  run_newton(waiting, pointers, index, options);
+  EXPECT_EQ(waiting.together, (std::vector{std::pair(runs.size(), true)})) << "the host has a call of its own";
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    EXPECT_TRUE(runs[k].report.newton_on_host);
+    EXPECT_EQ(runs[k].report.status, k == 3 ? Status::stopped : Status::converged) << runs[k].report.message;
+    EXPECT_EQ(calls[k], static_cast<int>(runs[k].report.history.size()));
+  }
 }
 
 /// On CUDA the choice goes by pairs and labels.

@@ -83,7 +83,8 @@ std::vector<Target> with_point_costs(std::vector<Costs> const& costs) {
   for (Costs const cost : costs) {
     for (Target target : all_targets()) {
       target.costs = cost;
-      if (target.precision != Precision::tf32) result.push_back(target);
+      bool const is_refused = target.device == DeviceType::cuda && cost == Costs::labelled_distances;
+      if (target.precision != Precision::tf32 && !is_refused) result.push_back(target);
     }
   }
   return result;
@@ -95,8 +96,8 @@ std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> c
 }
 
 void PrintTo(Target const& target, std::ostream* out) {
-  static constexpr char const* kCosts[] = {"",        "_distances", "_random",    "_labels",
-                                           "_cosine", "_dot",       "_euclidean", "_p_norm"};
+  static constexpr char const* kCosts[] = {
+      "", "_distances", "_random", "_labels", "_cosine", "_dot", "_euclidean", "_p_norm", "_labelled_distances"};
   *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << (target.portable ? "portable_" : "")
        << name(target.precision) << kCosts[static_cast<int>(target.costs)];
 }

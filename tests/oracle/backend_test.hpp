@@ -38,7 +38,10 @@ std::vector<Target> portable_targets();
 std::vector<Target> ordered_targets();
 /// Each of these, with squared distances of points and with matrices. Products, and so tf32, are of points alone.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
-/// Float32 and float64 of each device, with each of these costs of points.
+/// All costs of points but squared distances.
+inline std::vector<Costs> const kPointCosts{Costs::labels,    Costs::cosine, Costs::dot,
+                                            Costs::euclidean, Costs::p_norm, Costs::labelled_distances};
+/// Float32 and float64 of each device, with each of these costs of points that it takes.
 std::vector<Target> with_point_costs(std::vector<Costs> const& costs);
 std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> const& more);
 std::string target_name(testing::TestParamInfo<Target> const& info);
@@ -88,10 +91,9 @@ class BackendTest : public testing::TestWithParam<Target> {
 #define MONGE_FOR_EACH_TARGET(Suite) \
   MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()))
 /// Targets with all costs; they suit tests that take recipes() only.
-#define MONGE_FOR_EACH_COST_TARGET(Suite)                                                                         \
-  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) +                      \
-                               ::monge::oracle::with_point_costs(                                                 \
-                                   {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}) + \
+#define MONGE_FOR_EACH_COST_TARGET(Suite)                                                        \
+  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) +     \
+                               ::monge::oracle::with_point_costs(::monge::oracle::kPointCosts) + \
                                ::monge::oracle::portable_targets())
 /// Beside the other targets.
 #define MONGE_FOR_EACH_ORDERED(Suite)                                                             \

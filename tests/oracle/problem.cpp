@@ -105,8 +105,8 @@ MutableVectorView StoredVector::mutable_view() {
 std::ostream& operator<<(std::ostream& out, Recipe const& recipe) {
   static constexpr char const* kWeights[] = {"uniform", "skewed", "with_zeros"};
   static constexpr char const* kPlaces[] = {"origin", "shifted", "apart"};
-  static constexpr char const* kCosts[] = {"points", "distances", "random",    "labels",
-                                           "cosine", "dot",       "euclidean", "p_norm"};
+  static constexpr char const* kCosts[] = {
+      "points", "distances", "random", "labels", "cosine", "dot", "euclidean", "p_norm", "labelled_distances"};
   return out << kCosts[static_cast<int>(recipe.costs)] << " n=" << recipe.n << " m=" << recipe.m << " d=" << recipe.d
              << " weights " << kWeights[static_cast<int>(recipe.weights)] << ", place "
              << kPlaces[static_cast<int>(recipe.place)] << ", eps/spread " << recipe.eps_over_spread
@@ -270,6 +270,9 @@ Problem make_problem(Recipe const& recipe) {
                   make_weights(recipe.weights, recipe.n, recipe.mass, random),
                   make_weights(recipe.weights, recipe.m, recipe.mass, random), recipe.scale};
   switch (recipe.costs) {
+    case Costs::labelled_distances:
+      problem.cost_function = CostFunction::euclidean;
+      [[fallthrough]];
     case Costs::labels:
       add_labels(problem, recipe, random);
       break;

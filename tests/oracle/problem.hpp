@@ -80,7 +80,8 @@ enum class Costs {
   cosine,
   dot,
   euclidean,
-  p_norm,  // p = 3
+  p_norm,              // p = 3
+  labelled_distances,  // Euclidean distances and a cost from class to class; on the CPU
 };
 constexpr bool has_points(Costs costs) {
   return costs != Costs::distances && costs != Costs::random;

@@ -31,7 +31,8 @@ std::vector<double> centre(std::vector<double> const& points, std::vector<double
 Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs costs, std::int64_t classes) {
   double const unit = precision == Precision::float64 ? 0x1p-53 : 0x1p-24;
   if (d == 0 || !has_points(costs)) return {unit, kStored * unit};
-  if (costs == Costs::euclidean || costs == Costs::p_norm) return {unit, (kPower + std::sqrt(d)) * unit};
+  if (costs == Costs::euclidean || costs == Costs::p_norm || costs == Costs::labelled_distances)
+    return {unit, (kPower + std::sqrt(d)) * unit};
   bool const differences = d <= 8 && (costs == Costs::points || costs == Costs::cosine);
   if (costs == Costs::labels) d += classes;
   if (precision == Precision::float64) return {0x1p-53, kProduct * 0x1p-53 * std::sqrt(d)};
@@ -45,7 +46,7 @@ Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs 
 Arithmetic arithmetic(Device device, Precision precision, Problem const& problem) {
   auto const costs = [&] {
     if (!problem.has_points()) return Costs::distances;
-    if (problem.has_labels()) return Costs::labels;
+    if (problem.has_labels() && problem.cost_function != CostFunction::euclidean) return Costs::labels;
     switch (problem.cost_function) {
       case CostFunction::cosine:
         return Costs::cosine;
@@ -180,7 +181,7 @@ void Magnitudes::measure_points(Problem const& problem) {
   auto score = [&](Half& own, Half const& far) {
     for (double const size : own.length) {
       double const product = std::abs(phi) * size * far.longest;
-      own.score.push_back(distances     ? s * (size + far.longest)
+      own.score.push_back(distances     ? s * (size + far.longest) + label_score
                           : differences ? std::max(product, q * size * size)
                                         : product + label_score);
     }

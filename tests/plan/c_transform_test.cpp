@@ -79,9 +79,7 @@ MONGE_FOR_EACH_OF(CTransform, ::monge::oracle::with_all_costs(::monge::oracle::a
 
 /// In float64, which is all there is.
 std::vector<Target> targets_of_all_costs() {
-  std::vector<Target> targets =
-      with_all_costs(all_devices()) +
-      with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm});
+  std::vector<Target> targets = with_all_costs(all_devices()) + with_point_costs(kPointCosts);
   std::erase_if(targets, [](Target const& target) { return target.precision != Precision::float64; });
   return targets;
 }

@@ -112,8 +112,7 @@ class CostDerivativesTest : public DerivativesTest {
     if (!is_float64()) GTEST_SKIP() << "differences of float32 solves are rounding";
   }
 };
-MONGE_FOR_EACH_OF(CostDerivativesTest, all_devices() + with_point_costs({Costs::labels, Costs::cosine, Costs::dot,
-                                                                         Costs::euclidean, Costs::p_norm}));
+MONGE_FOR_EACH_OF(CostDerivativesTest, all_devices() + with_point_costs(kPointCosts));
 
 TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
   for (Case const& given : cases()) {

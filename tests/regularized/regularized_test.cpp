@@ -681,7 +681,7 @@ TEST_P(Splitting, BatchesGiveTheBitsOfSingleSolves) {
   }
 }
 
-/// On a CPU the small ones go side by side, unless somebody watches; the one of 2^18 pairs has all threads.
+/// On a CPU the small ones go side by side; the one of 2^18 pairs has all threads.
 TEST_P(Splitting, BatchesOfNewtonsMethodGiveTheBitsOfSingleSolves) {
   std::vector<Case> cases;
   for (unsigned k = 0; k < 9; ++k) cases.push_back(make_case(20 + 5 * k, 60 - 4 * k, 50 + k));
@@ -696,14 +696,23 @@ TEST_P(Splitting, BatchesOfNewtonsMethodGiveTheBitsOfSingleSolves) {
   std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, given);
   std::vector<int> seen(cases.size(), 0);
   std::thread::id const caller = std::this_thread::get_id();
-  int next = 0;
+  int stopped = -1;
   given.progress = [&](RegularizedProgress const& state) {
     EXPECT_EQ(std::this_thread::get_id(), caller);
-    EXPECT_GE(state.problem, next);
-    next = state.problem;
-    return ++seen[static_cast<std::size_t>(state.problem)] > 0;
+    return ++seen[static_cast<std::size_t>(state.problem)] < 3 || state.problem != stopped;
   };
   std::vector<RegularizedPlan> const watched = solve_regularized_batch(context(), problems, given);
+  for (stopped = 0; stopped < 4; stopped += 3) {  // A small problem, and the large one.
+    std::fill(seen.begin(), seen.end(), 0);
+    std::vector<RegularizedPlan> const others = solve_regularized_batch(context(), problems, given);
+    for (std::size_t k = 0; k < cases.size(); ++k) {
+      RegularizedReport const& report = others[k].report();
+      bool const is_stopped = static_cast<int>(k) == stopped;
+      EXPECT_EQ(report.status, is_stopped ? Status::stopped : Status::converged) << k;
+      EXPECT_EQ(report.history.size(), is_stopped ? 3 : plans[k].report().history.size()) << k;
+      EXPECT_EQ(seen[k], static_cast<int>(report.history.size())) << k;
+    }
+  }
   given.progress = {};
   for (std::size_t k = 0; k < cases.size(); ++k) {
     SCOPED_TRACE(k);

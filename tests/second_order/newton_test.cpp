@@ -20,8 +20,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<Target> all_costs_in_float64() {
   std::vector<Target> targets = with_all_costs(all_devices());
-  for (Target const& target :
-       with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm})) {
+  for (Target const& target : with_point_costs(kPointCosts)) {
     if (target.precision == Precision::float64) targets.push_back(target);
   }
   return targets;

@@ -60,8 +60,7 @@ class SamplesLoss(torch.nn.Module):
 
     Costs are |x - y|^2 / 2 for p = 2 and |x - y| for p = 1. eps is blur^p, and the penalty of unbalanced transport is
     reach^p. Values are those of GeomLoss in the limit of scaling 1: here the last sweeps are at eps itself and go on to
-    the tolerance. First derivatives are exact, and for p = 2 second ones. For p = 1 the derivative of a distance 0 is
-    taken as 0.
+    the tolerance. First and second derivatives are exact. For p = 1 those of a distance 0 are taken as 0.
 
     Args:
         loss: "sinkhorn" alone.
@@ -177,8 +176,6 @@ class SamplesLoss(torch.nn.Module):
             raise TypeError(f"SamplesLoss: takes (x, y) or (a, x, b, y); was given {len(args)} tensors")
         require_tensors(x=x, y=y)
         require_tensors(True, a=a, b=b, labels_x=labels_x, labels_y=labels_y, label_cost=label_cost)
-        if self.p == 1 and labels_x is not None:
-            raise NotImplementedError("labels_x: is given with p = 1; must be with p = 2, whose costs are squares")
         batched = x.ndim == 3
         if x.ndim not in (2, 3):
             raise ValueError(f"x: has shape {tuple(x.shape)}; must be (n, d) or (B, n, d)")

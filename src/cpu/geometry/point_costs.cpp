@@ -48,9 +48,8 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
     undirected_[0] = undirected(geometry.x, centre_of("x", geometry.x, a));
     undirected_[1] = undirected(geometry.y, centre_of("y", geometry.y, b));
   }
-  if (cost_.is_distance()) return;
   // Centred points have mean 0, so only the constant of the shifts contributes to the mean.
-  this->mean_ = constant() + cost_.square * (of_x + of_y);
+  if (!cost_.is_distance()) this->mean_ = constant() + cost_.square * (of_x + of_y);
   add_labels(geometry, a, b);
 }
 

@@ -60,7 +60,7 @@ struct ScoreSource {
   PackedPoints<T> const* rows = nullptr;  // Null for stored scores.
   PackedPoints<T> const* columns = nullptr;
   double p = 2;               // Exponent of distances.
-  LabelTable<T> labels = {};  // Labels, with products and differences only.
+  LabelTable<T> labels = {};  // Labels of points.
   StoredCosts stored = {};
 
   /// Coordinates of a score.

@@ -230,7 +230,7 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
     ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc, AddSquare<T>());
   }
   if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, c, r0, acc);
-  if constexpr (kForm == ScoreForm::products || kForm == ScoreForm::differences) {
+  if constexpr (!kRead) {
     if (args.source.labels.table != nullptr) AddLabels<T, kRows, kVecs>(args, c, r0, acc);
   }
 }

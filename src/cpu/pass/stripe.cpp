@@ -305,6 +305,29 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   }
 }
 
+template <class T>
+void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* HWY_RESTRICT row,
+                T* HWY_RESTRICT largest) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  auto const weight = hn::Set(d, kNoWeight<T> / 2), none = hn::Set(d, -std::numeric_limits<T>::infinity());
+  const std::int64_t padded = padded_to_panel<T>(args.column_count);
+  for (std::int64_t begin = 0; begin < padded; begin += kLogitGroup) {
+    auto most = none;
+    for (std::int64_t j = begin; j < std::min(begin + kLogitGroup, padded); j += kPanel<T>) {
+      T const* HWY_RESTRICT panel = args.stripe + StripeIndex(args, j, r);
+      T const* HWY_RESTRICT log_betas = log_beta + args.column(j);
+      for (std::int64_t lane = 0; lane < kPanel<T>; lane += kLanes) {
+        auto const t = hn::Load(d, panel + lane);
+        auto const logit = hn::IfThenElse(hn::Gt(t, weight), hn::Add(t, hn::LoadU(d, log_betas + lane)), none);
+        hn::StoreU(logit, d, row + j + lane);
+        most = hn::Max(most, logit);
+      }
+    }
+    largest[begin / kLogitGroup] = hn::GetLane(hn::MaxOfLanes(d, most));
+  }
+}
+
 // HWY_EXPORT needs plain functions, not templates.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
   void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
@@ -313,6 +336,9 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,      \
                             double* sums) {                                                                        \
     AddToColumns(args, count, weight, unit, sums);                                                                 \
+  }                                                                                                                \
+  void ReadLogits##Suffix(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest) {      \
+    ReadLogits(args, r, log_beta, row, largest);                                                                   \
   }
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)
@@ -328,6 +354,8 @@ HWY_EXPORT(ExponentiateRowsF32);
 HWY_EXPORT(ExponentiateRowsF64);
 HWY_EXPORT(AddToColumnsF32);
 HWY_EXPORT(AddToColumnsF64);
+HWY_EXPORT(ReadLogitsF32);
+HWY_EXPORT(ReadLogitsF64);
 
 template <>
 void exponentiate_rows(StripeArgs<float> const& args, double* row_max, double* row_sum, double* row_moment) {
@@ -346,6 +374,15 @@ template <>
 void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit,
                     double* sums) {
   HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
+}
+
+template <>
+void read_logits(StripeArgs<float> const& args, std::int64_t r, float const* log_beta, float* row, float* largest) {
+  HWY_DYNAMIC_DISPATCH(ReadLogitsF32)(args, r, log_beta, row, largest);
+}
+template <>
+void read_logits(StripeArgs<double> const& args, std::int64_t r, double const* log_beta, double* row, double* largest) {
+  HWY_DYNAMIC_DISPATCH(ReadLogitsF64)(args, r, log_beta, row, largest);
 }
 
 std::string instruction_set() {

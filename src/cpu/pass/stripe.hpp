@@ -102,6 +102,12 @@ template <class T>
 void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                     double* column_sums);
 
+/// row_j = t_rj + log_beta_c for c = column(j) and whole panels, minus infinity at forbidden pairs; largest_g is the
+/// largest of each kLogitGroup of them. For passes with `logits`.
+template <class T>
+void read_logits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest);
+inline constexpr std::int64_t kLogitGroup = 32;
+
 /// The layout of V (columns x width) for average_rows(), and of its result. Up to half a panel of columns, sums run
 /// along the rows of the stripe, and V lies in panels like points. For wider V, vectors hold columns of V, and rows of
 /// V are padded to whole panels. Padding is zero.

@@ -17,31 +17,6 @@
 namespace monge::cpu {
 namespace {
 
-/// Columns that are tested together; most groups have no column of interest.
-constexpr std::size_t kGroup = 32;
-
-/// The largest of up to kGroup numbers, in lanes that compilers vectorise.
-template <class T>
-T largest_of(std::span<T const> group) {
-  constexpr std::size_t kLanes = 8;
-  T most[kLanes];
-  std::fill_n(most, kLanes, -std::numeric_limits<T>::infinity());
-  std::size_t j = 0;
-  for (; j + kLanes <= group.size(); j += kLanes) {
-    for (std::size_t lane = 0; lane < kLanes; ++lane)
-      most[lane] = group[j + lane] > most[lane] ? group[j + lane] : most[lane];
-  }
-  for (; j < group.size(); ++j) most[0] = std::max(most[0], group[j]);
-  return *std::max_element(most, most + kLanes);
-}
-
-/// Calls visit(first column, group) for each group of a row.
-template <class T, class Visit>
-void for_each_group(std::span<T const> row, Visit const& visit) {
-  for (std::size_t first = 0; first < row.size(); first += kGroup)
-    visit(first, row.subspan(first, std::min(kGroup, row.size() - first)));
-}
-
 template <class T>
 struct Ranked {
   T logarithm;
@@ -52,17 +27,29 @@ struct Ranked {
   }
 };
 
-/// The first k of a row, in order; NaN counts as minus infinity. The k-th largest of the group maxima is a lower bound
-/// of the first k, so only columns that reach it are sorted, few more than k. Points that the row does not list rank
-/// behind its entries, by index.
+/// Calls visit(k, number) for the numbers of a row that pass the test; most groups have none.
+template <class Row, class Test, class Visit>
+void visit_where(Row const& row, Test const& passes, Visit const& visit) {
+  constexpr std::size_t kGroup = kLogitGroup;
+  for (std::size_t g = 0; g < row.largest.size(); ++g) {
+    if (!passes(row.largest[g])) continue;
+    auto const* const values = row.values.data();
+    for (std::size_t k = g * kGroup, end = std::min(k + kGroup, row.values.size()); k < end; ++k) {
+      if (passes(values[k])) visit(k, values[k]);
+    }
+  }
+}
+
+/// The first k of a row of logarithms, in order. The k-th largest of the group maxima is a lower bound of the first k,
+/// so only columns that reach it are sorted, few more than k. Points that the row does not list rank behind its
+/// entries, by index.
 template <class T>
 class RowRanking {
  public:
-  /// point(k) is the point of the k-th of the row, or k itself where `is_whole`.
-  template <class Point>
-  std::span<Ranked<T> const> operator()(std::span<T const> row, bool is_whole, Point const& point, std::size_t k) {
-    find_listed(row, point, std::min(k, row.size()));
-    if (is_whole) return found_;
+  template <class Row>
+  std::span<Ranked<T> const> operator()(Row const& row, std::size_t k) {
+    find_listed(row, std::min(k, row.values.size()));
+    if (row.points.empty()) return found_;
     auto const has_entry = [](Ranked<T> const& ranked) {
       return ranked.logarithm > -std::numeric_limits<T>::infinity();
     };
@@ -92,24 +79,20 @@ class RowRanking {
     }
     return found_;
   }
-  template <class Point>
-  void find_listed(std::span<T const> row, Point const& point, std::size_t k) {
-    largest_.clear();
-    for_each_group(row, [&](std::size_t, std::span<T const> group) { largest_.push_back(largest_of(group)); });
+  template <class Row>
+  void find_listed(Row const& row, std::size_t k) {
     T least = -std::numeric_limits<T>::infinity();
-    if (k <= largest_.size()) {
-      kth_.assign(largest_.begin(), largest_.end());
+    if (k > 0 && k <= row.largest.size()) {
+      kth_.assign(row.largest.begin(), row.largest.end());
       std::nth_element(kth_.begin(), at(kth_, k - 1), kth_.end(), std::greater<>());
       least = kth_[k - 1];
     }
     found_.clear();
-    for_each_group(row, [&](std::size_t first, std::span<T const> group) {
-      if (largest_[first / kGroup] < least) return;
-      for (std::size_t j = 0; j < group.size(); ++j) {
-        T const logarithm = std::isnan(group[j]) ? -std::numeric_limits<T>::infinity() : group[j];
-        if (logarithm >= least) found_.push_back({logarithm, point(first + j)});
-      }
-    });
+    visit_where(
+        row, [&](T logarithm) { return logarithm >= least; },
+        [&](std::size_t j, T logarithm) {
+          found_.push_back({logarithm, row.j(j)});
+        });
     std::partial_sort(found_.begin(), at(found_, k), found_.end());
     found_.erase(at(found_, k), found_.end());
   }
@@ -118,25 +101,22 @@ class RowRanking {
   static auto at(Vector& vector, std::size_t index) {
     return vector.begin() + static_cast<std::ptrdiff_t>(index);
   }
-  std::vector<T> largest_, kth_;
+  std::vector<T> kth_;
   std::vector<Ranked<T>> found_;
 };
 
 /// Calls visit(k, P_ij) for the k-th numbers of a row above the threshold. Exponentials are taken only near or above
 /// it.
-template <class T, class Visit>
-void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
+template <class Row, class Visit>
+void visit_entries(double threshold, double marginal, Row const& row, Visit const& visit) {
   if (!(marginal > 0)) return;
-  T const near = static_cast<T>(std::log2(threshold / marginal) + reference - 1);
-  for_each_group(row, [&](std::size_t first, std::span<T const> group) {
-    int any = 0;
-    for (T const logarithm : group) any |= logarithm > near ? 1 : 0;
-    for (std::size_t j = 0; any != 0 && j < group.size(); ++j) {
-      if (!(group[j] > near)) continue;
-      double const entry = marginal * std::exp2(static_cast<double>(group[j]) - reference);
-      if (entry > threshold) visit(static_cast<std::int64_t>(first + j), entry);
-    }
-  });
+  double const near = std::log2(threshold / marginal) + row.reference - 1;
+  visit_where(
+      row, [&](double logarithm) { return logarithm > near; },
+      [&](std::size_t k, double logarithm) {
+        double const entry = marginal * std::exp2(logarithm - row.reference);
+        if (entry > threshold) visit(static_cast<std::int64_t>(k), entry);
+      });
 }
 
 /// The score of one pair in float64, from the data that passes read.
@@ -149,16 +129,17 @@ double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
                                                         : static_cast<double const*>(costs.data)[at];
     return (cost - costs.origin) / costs.unit;
   }
+  double score = 0;
   if (source.form == ScoreForm::distances) {
-    return p_norm(to_size(source.dimension()), source.p, [&](std::size_t k) {
+    score = p_norm(to_size(source.dimension()), source.p, [&](std::size_t k) {
       std::int64_t const at = static_cast<std::int64_t>(k);
       return static_cast<double>(source.rows->coordinate(i, at)) - source.columns->coordinate(j, at);
     });
-  }
-  double score = 0;
-  for (std::int64_t k = 0; k < source.dimension(); ++k) {
-    double const x = source.rows->coordinate(i, k), y = source.columns->coordinate(j, k);
-    score += source.form == ScoreForm::products ? x * y : (x - y) * (x - y);
+  } else {
+    for (std::int64_t k = 0; k < source.dimension(); ++k) {
+      double const x = source.rows->coordinate(i, k), y = source.columns->coordinate(j, k);
+      score += source.form == ScoreForm::products ? x * y : (x - y) * (x - y);
+    }
   }
   if (source.labels.table != nullptr) score += static_cast<double>(source.labels.row(i)[source.labels.columns[j]]);
   return score;
@@ -194,9 +175,7 @@ void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixVi
   for_each_row(side, RowOf::logarithms, [&](int thread, Row const& row) {
     RowRanking<T>& ranking = rankings[to_size(thread)];
     bool const has_entries = weight[to_size(row.place)] > 0 && !std::isnan(total[row.place]);
-    auto const point = [&](std::size_t at) { return row.j(at); };
-    std::span<Ranked<T> const> const found =
-        has_entries ? ranking(row.values, row.points.empty(), point, k) : ranking.none(k);
+    std::span<Ranked<T> const> const found = has_entries ? ranking(row, k) : ranking.none(k);
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {
@@ -215,7 +194,7 @@ std::int64_t PlanOperator<T>::count_above(double threshold, MutableIndexView row
   auto const at = [&](std::int64_t i) -> std::int64_t& { return row_begin.data[i * row_begin.row_stride]; };
   for_each_row(Side::rows, RowOf::logarithms, [&](int, Row const& row) {
     std::int64_t count = 0;
-    visit_entries(threshold, total[row.place], row.values, row.reference, [&](std::int64_t, double) { ++count; });
+    visit_entries(threshold, total[row.place], row, [&](std::int64_t, double) { ++count; });
     at(row.i + 1) = count;
   }).share({of_rows(row_begin.data + row_begin.row_stride, row_begin.row_stride)});
   at(0) = 0;
@@ -244,10 +223,10 @@ std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView r
         ++at;
       };
       if (row.points.empty()) {
-        visit_entries(threshold, total[row.place], row.values, row.reference, write);
+        visit_entries(threshold, total[row.place], row, write);
       } else {
         std::vector<std::pair<std::int64_t, double>> found;
-        visit_entries(threshold, total[row.place], row.values, row.reference,
+        visit_entries(threshold, total[row.place], row,
                       [&](std::int64_t k, double entry) { found.emplace_back(row.j(to_size(k)), entry); });
         std::sort(found.begin(), found.end());
         for (auto const& [j, entry] : found) write(j, entry);

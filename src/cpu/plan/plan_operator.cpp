@@ -21,16 +21,15 @@
 namespace monge::cpu {
 namespace {
 
-/// row_j = value(number of stripe row r at j, factor at j, scale of j's block), for the whole panels of the stripe.
-template <class T, class Scale, class Value>
-void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale const& scale, T* row,
-              Value const& value) {
+/// row_j = number of stripe row r at j, times the factor at j and the scale of j's block, for whole panels.
+template <class T, class Scale>
+void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale const& scale, T* row) {
   for (std::int64_t begin = 0; begin < args.column_count; begin += kPanel<T>) {
     T const* HWY_RESTRICT panel = args.stripe + begin * args.row_count + r * kPanel<T>;
     T const* HWY_RESTRICT factors = factor + args.column(begin);
     T* HWY_RESTRICT out = row + begin;
     T const of_block = scale(begin / kColumnBlock);
-    for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) out[lane] = value(panel[lane], factors[lane], of_block);
+    for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) out[lane] = panel[lane] * factors[lane] * of_block;
   }
 }
 
@@ -140,15 +139,17 @@ Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsum
   bool const logarithms = what == RowOf::logarithms, is_listed = data_.ordering != nullptr;
   PointOrders const& orders = vectors_.orders();
   std::vector<std::vector<std::int64_t>> points(to_size(onto.stripes.team().own));
-  // beta_j or its logarithm; then one row for each thread.
-  T* const factors = values_.at_least((1 + onto.stripes.team().own) * padded);
+  // beta_j or its logarithm; then one row for each thread, and the largest numbers of its groups.
+  std::int64_t const threads = onto.stripes.team().own, groups = (padded + kLogitGroup - 1) / kLogitGroup;
+  T* const factors = values_.at_least((1 + threads) * padded + threads * groups);
   std::copy_n(onto.logits.beta.get(), padded, factors);
   if (logarithms) std::transform(factors, factors + padded, factors, [](T beta) { return std::log2(beta); });
   PassOptions<T> const options{.bounds = onto.is_bounded && !logarithms ? onto.bounds.data() : nullptr,
                                .logits = logarithms};
   onto.stripes.for_each(
       onto.logits, options, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-        T* const row = factors + (1 + thread) * padded;
+        T *const row = factors + (1 + thread) * padded, *const largest =
+                                                            factors + (1 + threads) * padded + thread * groups;
         std::vector<std::int64_t>& of_row = points[to_size(thread)];
         of_row.clear();
         for (std::int64_t j = 0; is_listed && j < work.args.column_count; ++j) {
@@ -159,18 +160,16 @@ Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsum
         for (std::int64_t r = 0; r < count; ++r) {
           std::int64_t const i = first + r;
           if (logarithms) {
-            auto const none = [](std::int64_t) { return T(0); };
-            read_row(work.args, r, factors, none, row, [](T t, T log_beta, T) {
-              return t + log_beta + (t > kNoWeight<T> / 2 ? T(0) : -std::numeric_limits<T>::infinity());
-            });
+            read_logits(work.args, r, factors, row, largest);
           } else {
             double const scale = onto.scale(i, work.row_max[to_size(r)]);
             double const* const block_scale = work.args.block_scale + r * column_blocks<T>(work.args.column_count);
             auto const of_block = [&](std::int64_t block) { return static_cast<T>(scale * block_scale[block]); };
-            read_row(work.args, r, factors, of_block, row, [](T e, T beta, T factor) { return e * beta * factor; });
+            read_row(work.args, r, factors, of_block, row);
           }
           double const reference = logarithms ? onto.bounds[to_size(i)] : 0.0;
-          consume(thread, {orders.point(side, i), i, {row, values}, of_row, reference});
+          std::size_t const of_groups = logarithms ? (values + kLogitGroup - 1) / kLogitGroup : 0;
+          consume(thread, {orders.point(side, i), i, {row, values}, {largest, of_groups}, of_row, reference});
         }
       });
   return onto.stripes;

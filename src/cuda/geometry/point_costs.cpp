@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include <monge/error.hpp>
 
 #include "core/numbers.hpp"
@@ -37,6 +39,11 @@ int point_stride(ScoreForm form, int dimension) {
 }
 
 PointCost cost_of(Runtime const& runtime, PointCloud const& clouds) {
+  if (!clouds.labels.empty() && !has_products(clouds.cost_function))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("labels: are given with the cost function {} on a CUDA device; it must be sqeuclidean, "
+                            "cosine or dot there, or the device the CPU",
+                            name(clouds.cost_function)));
   MatrixView const& label_cost = clouds.labels.cost;
   std::vector<double> const copy = host_copy(runtime, label_cost);
   return PointCost(clouds, {copy.data(), label_cost.rows(), label_cost.columns()});

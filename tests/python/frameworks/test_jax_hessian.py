@@ -20,7 +20,7 @@ LABELS = {
 }
 COSTS = {
     **{metric: {"metric": metric} for metric in ("dot", "cosine", "euclidean", "cityblock", "chebyshev")},
-    **{f"{metric}, labels": {"metric": metric, **LABELS} for metric in ("sqeuclidean", "dot", "cosine")},
+    **{f"{metric}, labels": {"metric": metric, **LABELS} for metric in ("sqeuclidean", "dot", "cosine", "euclidean")},
     "norm 3": {"metric": "p-norm", "norm_p": 3.0, "scale": 0.7},
 }
 TRANSFORMS = {

@@ -26,8 +26,8 @@ LABELS = {"labels_x": torch.arange(9) % 3, "labels_y": torch.arange(8) % 3, "lab
 
 @pytest.mark.parametrize(
     "costs",
-    [{}, {**LABELS, "label_weight": 0.7}, {"metric": "cosine"}, {"metric": "euclidean"}],
-    ids=["points", "labels", "cosine", "euclidean"],
+    [{}, {**LABELS, "label_weight": 0.7}, {"metric": "cosine"}, {"metric": "euclidean", **LABELS}],
+    ids=["points", "labels", "cosine", "labels and distances"],
 )
 @pytest.mark.parametrize("unbalanced", [None, 1.3])
 def test_derivatives(unbalanced, costs):
@@ -204,12 +204,12 @@ def test_labels_of_samples_loss():
         function = monge.torch.sinkhorn_divergence if debias else monge.torch.transport
         expected = function(x, y, reg=0.7**2, scale=0.5, tol=1e-10, **labels)
         assert found == expected
-    numbers = monge.sinkhorn_divergence(x, y, reg=0.49, scale=0.5, tol=1e-10, **labels)
-    np.testing.assert_allclose(monge.torch.SamplesLoss(blur=0.7, tol=1e-10)(x, y, **labels), numbers.value)
+    for p, metric, scale in ((2, "sqeuclidean", 0.5), (1, "euclidean", 1.0)):
+        numbers = monge.sinkhorn_divergence(x, y, reg=0.7**p, metric=metric, scale=scale, tol=1e-10, **labels)
+        loss = monge.torch.SamplesLoss(p=p, blur=0.7, tol=1e-10)
+        np.testing.assert_allclose(loss(x, y, **labels), numbers.value)
     with pytest.raises(ValueError, match="^labels_y: is missing; labels_x, labels_y and label_cost go together"):
         monge.torch.sinkhorn_divergence(x, y, reg=0.5, labels_x=LABELS["labels_x"])
-    with pytest.raises(NotImplementedError, match="^labels_x: is given with p = 1; must be with p = 2"):
-        monge.torch.SamplesLoss(p=1, blur=0.7)(x, y, **LABELS)
     with pytest.raises(NotImplementedError, match="^label_cost: requires a gradient"):
         table = LABELS["label_cost"].clone().requires_grad_()
         monge.torch.transport(x, y, reg=0.5, **{**LABELS, "label_cost": table})

@@ -12,12 +12,13 @@ N, M, EPS = 7, 5, 0.6
 LABELS = {"labels_x": torch.arange(N) % 3, "labels_y": torch.arange(M) % 2, "label_cost": torch.arange(6.0).view(3, 2)}
 COSTS = {
     **{metric: {"metric": metric} for metric in ("sqeuclidean", "dot", "cosine")},
-    **{f"{metric}, labels": {"metric": metric, **LABELS} for metric in ("sqeuclidean", "dot", "cosine")},
+    **{f"{metric}, labels": {"metric": metric, **LABELS} for metric in ("sqeuclidean", "dot", "cosine", "euclidean")},
     "euclidean": {"metric": "euclidean", "scale": 0.7},
     "cityblock": {"metric": "cityblock"},
     "chebyshev": {"metric": "chebyshev"},
     "norm 1.5": {"metric": "p-norm", "norm_p": 1.5},
     "norm 4": {"metric": "p-norm", "norm_p": 4.0},
+    "norm 3, labels": {"metric": "p-norm", "norm_p": 3.0, **LABELS},
 }
 NORMS = {"euclidean": 2.0, "cityblock": 1.0, "chebyshev": math.inf}
 
