@@ -38,8 +38,8 @@ enum class Method {
   splr,        ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16). Both
                ///< marginals are constraints.
   multiscale,  ///< As `automatic`, from coarse clouds to fine ones, by passes that leave out pairs without mass
-               ///< (docs/math.md, section 20). For squared distances of points without labels, without ranks; on
-               ///< a CUDA device in up to 8 dimensions.
+               ///< (docs/math.md, section 20). For squared distances of points, without ranks; on a CUDA device
+               ///< with up to 8 dimensions and classes of labels together.
 };
 constexpr auto names_of(Method) {
   using enum Method;

@@ -25,6 +25,7 @@
 #include "cuda/regularized/quadratic_operator.hpp"
 #include "cuda/regularized/splitting_operator.hpp"
 #include "geometry/validation.hpp"
+#include "seam/values.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -268,8 +269,9 @@ class CudaBackend final : public Backend {
                      if (!fresh.findings)
                        fresh.findings = std::make_shared<DeviceArray<CloudFindings> const>(
                            runtime_, 2 * static_cast<std::int64_t>(count));
-                     packing = std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(), scalar,
-                                                            fresh.findings, 2 * place, queue);
+                     packing =
+                         std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(), scalar,
+                                                      fresh.findings, 2 * place, queue, input.options.truncation > 0);
                      return packing;
                    },
                    [&](CostMatrix const& matrix) -> std::shared_ptr<Costs const> {
@@ -288,8 +290,23 @@ class CudaBackend final : public Backend {
       return *static_cast<EntropicOperator const&>(other).problem().ordering;
     };
     if (input.twin) return twin_ordering(runtime_, of(*input.twin), *problem.costs);
-    if (input.self.of) return self_ordering(of(*input.self.of), input.self.side);
-    return make_ordering(runtime_, *problem.costs, input.options.truncation);
+    if (input.self.of) {
+      auto const self = self_ordering(of(*input.self.of), input.self.side);
+      return problem.is_self ? self : twin_ordering(runtime_, *self, *problem.costs);
+    }
+    return make_ordering(runtime_, *problem.costs, input.options.truncation, label_orders(clouds_of(input.geometry)));
+  }
+
+  /// The orders of points with labels, found on the host; without labels none.
+  PointOrders label_orders(PointCloud const& clouds) const {
+    if (clouds.labels.empty()) return {};
+    auto const order = [&](MatrixView points, IndexView labels) {
+      std::vector<std::vector<double>> copies;
+      std::vector<std::int64_t> const of_points = read_labels(*this, labels);
+      return std::make_shared<PointOrder const>(
+          tree_order(on_host(*this, points, copies), {of_points.data(), std::ssize(of_points)}, host_threads(*this)));
+    };
+    return {{order(clouds.x, clouds.labels.x), order(clouds.y, clouds.labels.y)}};
   }
 
   /// Waits for the packing of clouds and the surveys of matrices. Throws ProblemError.

@@ -32,9 +32,10 @@ constexpr int kStagePasses = 300;
 /// The least nodes that several threads join, and the parts in which they cut a tree.
 constexpr std::int64_t kNodesOfThread = 4096, kPartsOfCut = 64;
 
-/// Points with masses.
+/// Points with masses, and with labels if the problem has them.
 struct Cloud {
   std::vector<double> points, mass;
+  std::vector<std::int64_t> labels;
 
   std::int64_t size() const { return std::ssize(mass); }
 };
@@ -42,8 +43,9 @@ struct Cloud {
 /// The nodes of a cloud's tree, with their masses, their centres and the moments of inertia about these.
 class CloudTree {
  public:
-  CloudTree(MatrixView points, std::vector<double> const& weights, PointOrder const& order, int threads)
-      : tree_(points.rows(), 1), dimension_(points.columns()) {
+  CloudTree(MatrixView points, IndexView labels, std::vector<double> const& weights, PointOrder const& order,
+            int threads)
+      : tree_(points.rows(), 1), dimension_(points.columns()), labels_(in_order(labels, order)) {
     centre_ = in_order(points, order, threads);
     centre_.resize(to_size(tree_.nodes() * dimension_));
     mass_.resize(to_size(tree_.nodes()));
@@ -56,7 +58,8 @@ class CloudTree {
     }
   }
 
-  /// The nodes nearest to the root whose points have at most this root mean square distance from their centre.
+  /// The nodes nearest to the root whose points have one label and at most this root mean square distance from their
+  /// centre.
   Cloud cut(double radius, int threads) const {
     int least_height = tree_.heights() - 1;
     while (least_height > 0 && tree_.nodes(least_height) < kPartsOfCut) --least_height;
@@ -70,6 +73,7 @@ class CloudTree {
     for (Cloud const& part : parts) {
       cloud.points.insert(cloud.points.end(), part.points.begin(), part.points.end());
       cloud.mass.insert(cloud.mass.end(), part.mass.begin(), part.mass.end());
+      cloud.labels.insert(cloud.labels.end(), part.labels.begin(), part.labels.end());
     }
     return cloud;
   }
@@ -98,8 +102,12 @@ class CloudTree {
 
   bool is_small(int height, std::int64_t q, double square) const {
     std::size_t const node = to_size(tree_.index(height, q));
-    return height == 0 || inertia_[node] <= square * mass_[node];
+    bool const has_one_label =
+        labels_.empty() || label(height, q) == labels_[to_size(tree_.first_point(height, q + 1) - 1)];
+    return height == 0 || (has_one_label && inertia_[node] <= square * mass_[node]);
   }
+  /// The label of the first point of a node.
+  std::int64_t label(int height, std::int64_t q) const { return labels_[to_size(tree_.first_point(height, q))]; }
 
   /// The nodes of a height in a cut of the tree below a node, or the members of the cut above them.
   void split(int height, std::int64_t q, double square, int least_height, std::vector<Node>& out) const {
@@ -113,6 +121,7 @@ class CloudTree {
     if (mass_[node] == 0) return;
     if (is_small(height, q, square)) {
       cloud.mass.push_back(mass_[node]);
+      if (!labels_.empty()) cloud.labels.push_back(label(height, q));
       for (std::size_t k = 0; k < d; ++k) cloud.points.push_back(centre_[node * d + k]);
       return;
     }
@@ -122,6 +131,7 @@ class CloudTree {
 
   TileTree tree_;
   std::int64_t dimension_;
+  std::vector<std::int64_t> labels_;             // Of the points in their order; empty without labels.
   std::vector<double> centre_, mass_, inertia_;  // Nodes in the order of TileTree::index().
 };
 
@@ -141,8 +151,8 @@ double pairs_of(PointCloud const& clouds) {
 /// The stages from the last one to the first. `clouds`: those of the problem, in host memory.
 std::vector<Stage> stages_of(SinkhornProblem const& problem, PointCloud const& clouds, PointOrders const& orders,
                              int threads) {
-  CloudTree const x(clouds.x, problem.marginals.a, *orders.of[0], threads);
-  CloudTree const y(clouds.y, problem.marginals.b, *orders.of[1], threads);
+  CloudTree const x(clouds.x, clouds.labels.x, problem.marginals.a, *orders.of[0], threads);
+  CloudTree const y(clouds.y, clouds.labels.y, problem.marginals.b, *orders.of[1], threads);
   double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
   std::vector<Stage> stages;
   for (double eps = problem.options.eps;; eps *= kFactor) {
@@ -163,6 +173,8 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last) {
   std::int64_t const d = clouds.x.columns();
   clouds.x = MatrixView(stage.x.points.data(), stage.x.size(), d);
   clouds.y = MatrixView(stage.y.points.data(), stage.y.size(), d);
+  clouds.labels.x = {stage.x.labels.data(), std::ssize(stage.x.labels)};
+  clouds.labels.y = {stage.y.labels.data(), std::ssize(stage.y.labels)};
   result.geometry = clouds;
   result.marginals = last.marginals;
   result.marginals.a = stage.x.mass;
@@ -183,11 +195,14 @@ struct Solved {
   std::unique_ptr<PlanOperator> plan;
   double eps = 0;
 
-  /// The potential at new points of one side.
-  std::vector<double> potential(Side side, MatrixView points, PointOrders const& orders,
+  /// The potential at the points of one side.
+  std::vector<double> potential(Side side, PointCloud const& clouds, PointOrders const& orders,
                                 Penalties const& penalties) const {
-    std::vector<double> values(to_size(points.rows()));
-    plan->points().at(side, points, orders.of[static_cast<int>(side)])->transform(side, MutableVectorView(values));
+    bool const of_rows = side == Side::rows;
+    NewPoints const points{of_rows ? clouds.x : clouds.y, of_rows ? clouds.labels.x : clouds.labels.y,
+                           orders.of[static_cast<int>(side)]};
+    std::vector<double> values(to_size(points.points.rows()));
+    plan->points().at(side, points)->transform(side, MutableVectorView(values));
     for (double& value : values) value /= 1 + eps / penalties.of(side);
     return values;
   }
@@ -201,11 +216,10 @@ void start_from(Solved const& last, Solved const& before, PointOrders const& ord
   double const eps = problem.options.eps;
   std::vector<double> potentials[2];
   for (Side const side : kSides) {
-    MatrixView const points = side == Side::rows ? clouds.x : clouds.y;
     std::vector<double>& potential = potentials[static_cast<int>(side)];
-    potential = last.potential(side, points, orders, penalties);
+    potential = last.potential(side, clouds, orders, penalties);
     if (!before.plan || eps == last.eps) continue;
-    std::vector<double> const earlier = before.potential(side, points, orders, penalties);
+    std::vector<double> const earlier = before.potential(side, clouds, orders, penalties);
     double const factor = (eps - last.eps) / (last.eps - before.eps);
     for (std::size_t i = 0; i < potential.size(); ++i) potential[i] += factor * (potential[i] - earlier[i]);
   }
@@ -220,8 +234,13 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
   Penalties const penalties = penalties_of(problem.options);
   std::vector<std::vector<double>> copies;
   Geometry const on_this_host = on_host(backend, problem.geometry, copies);
+  PointCloud of_trees = clouds_of(on_this_host);
+  std::vector<std::int64_t> const labels[2] = {read_labels(backend, clouds.labels.x),
+                                               read_labels(backend, clouds.labels.y)};
+  of_trees.labels.x = {labels[0].data(), std::ssize(labels[0])};
+  of_trees.labels.y = {labels[1].data(), std::ssize(labels[1])};
   PointOrders const orders = backend.orders(*problem.entropic);
-  std::vector<Stage> stages = stages_of(problem, clouds_of(on_this_host), orders, host_threads(backend));
+  std::vector<Stage> stages = stages_of(problem, of_trees, orders, host_threads(backend));
   Stopwatch const watch;
   bool goes_on = true;
   Solved last, before;
@@ -238,8 +257,8 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
         progress.problem = index;
         progress.potentials = [&] {
           Solved const present{stage.entropic->plan(of_stage.eps), of_stage.eps};
-          return Potentials{present.potential(Side::rows, clouds.x, orders, penalties),
-                            present.potential(Side::columns, clouds.y, orders, penalties)};
+          return Potentials{present.potential(Side::rows, clouds, orders, penalties),
+                            present.potential(Side::columns, clouds, orders, penalties)};
         };
         return goes_on = problem.options.progress(progress);
       };

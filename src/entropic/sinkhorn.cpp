@@ -160,13 +160,13 @@ namespace {
 char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
   constexpr std::int64_t kMostOnDevice = 8;
   CostTerms const terms = terms_of(geometry);
-  return !terms.function                               ? "a cost matrix"
-         : terms.function != CostFunction::sqeuclidean ? "a cost function other than sqeuclidean"
-         : terms.has_labels()                          ? "labels"
-         : backend.device().type != DeviceType::cpu && shape_of(geometry).dimension > kMostOnDevice
-             ? "more than 8 dimensions on a CUDA device"
-         : backend.ranks() != nullptr ? "several ranks"
-                                      : nullptr;
+  if (!terms.function) return "a cost matrix";
+  if (terms.function != CostFunction::sqeuclidean) return "a cost function other than sqeuclidean";
+  MatrixView const& label_cost = clouds_of(geometry).labels.cost;
+  std::int64_t const features = shape_of(geometry).dimension + std::min(label_cost.rows(), label_cost.columns());
+  if (backend.device().type != DeviceType::cpu && features > kMostOnDevice)
+    return "more than 8 dimensions and classes of labels on a CUDA device";
+  return backend.ranks() != nullptr ? "several ranks" : nullptr;
 }
 
 /// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all compact clouds tried
@@ -185,8 +185,8 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
   return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
          static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >=
              (on_cpu ? kManyPairs : kManyPairsOnDevice) &&
-         needs_all_pairs(backend, geometry) == nullptr && is_compact_cloud(clouds_of(geometry).x) &&
-         is_compact_cloud(clouds_of(geometry).y);
+         (on_cpu || !terms_of(geometry).has_labels()) && needs_all_pairs(backend, geometry) == nullptr &&
+         is_compact_cloud(clouds_of(geometry).x) && is_compact_cloud(clouds_of(geometry).y);
 }
 
 }  // namespace
@@ -211,8 +211,9 @@ void require_method(Backend const& backend, Geometry const& geometry, SolveOptio
   if (options.method != Method::multiscale) return;
   if (char const* const found = needs_all_pairs(backend, geometry))
     throw Error(ErrorCode::unsupported,
-                fmt::format("method: is multiscale, given {}; it takes squared distances of points without labels "
-                            "and without ranks, on a CUDA device in at most 8 dimensions; the method auto takes all",
+                fmt::format("method: is multiscale, given {}; it takes squared distances of points without "
+                            "ranks, on a CUDA device with at most 8 dimensions and classes of labels together; the "
+                            "method auto takes all",
                             found));
 }
 

@@ -1,7 +1,6 @@
 #include "exact/pair_costs.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <functional>
 
@@ -12,6 +11,7 @@
 #include "geometry/point_cost.hpp"
 #include "geometry/points.hpp"
 #include "geometry/validation.hpp"
+#include "seam/values.hpp"
 
 namespace monge {
 namespace {
@@ -46,11 +46,8 @@ std::vector<double> points_of(Backend const& backend, char const* field, MatrixV
 }
 
 std::vector<std::int64_t> labels_of(Backend const& backend, char const* field, IndexView view, std::int64_t classes) {
-  std::vector<std::int64_t> labels;
-  // A backend reads float64. A label is read as the number of the same bits.
-  for (double const value : backend.read({view.data, DataType::float64, view.size, view.stride, view.device}))
-    labels.push_back(std::bit_cast<std::int64_t>(value));
-  require_classes(field, labels, classes);
+  std::vector<std::int64_t> const labels = read_labels(backend, view);
+  require_classes(field, {labels.data(), std::ssize(labels)}, classes);
   return labels;
 }
 

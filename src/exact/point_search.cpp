@@ -8,7 +8,7 @@
 
 namespace monge {
 PointSearch::PointSearch(MatrixView points, std::span<double const> origin, SearchCost cost, int threads)
-    : order_(tree_order(points, threads)),
+    : order_(tree_order(points, {}, threads)),
       dimension_(points.columns()),
       points_(in_order(points, order_, threads)),
       origin_(origin.begin(), origin.end()),

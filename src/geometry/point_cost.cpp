@@ -96,9 +96,11 @@ void throw_no_class(char const* field, std::int64_t point, std::int64_t label, s
               fmt::format("{}: point {} has label {}; must be in [0, {})", field, point, label, classes));
 }
 
-void require_classes(char const* field, std::span<std::int64_t const> labels, std::int64_t classes) {
-  auto const bad = std::ranges::find_if(labels, [&](std::int64_t label) { return label < 0 || label >= classes; });
-  if (bad != labels.end()) throw_no_class(field, bad - labels.begin(), *bad, classes);
+void require_classes(char const* field, IndexView labels, std::int64_t classes) {
+  for (std::int64_t i = 0; i < labels.size; ++i) {
+    std::int64_t const label = labels.data[i * labels.stride];
+    if (label < 0 || label >= classes) throw_no_class(field, i, label, classes);
+  }
 }
 
 void require_no_overflow(double bound) {
@@ -129,8 +131,8 @@ void throw_no_direction(char const* field, std::int64_t row) {
               fmt::format("{}: row {} has length 0; must be positive for the cost function cosine", field, row));
 }
 
-void require_no_labels(PointCost const& cost) {
-  if (cost.labels)
+void require_labels(PointCost const& cost, IndexView labels) {
+  if (cost.labels && labels.empty())
     throw Error(ErrorCode::unsupported,
                 "points: new ones have no labels; maps and potentials at new points need costs without labels");
 }

@@ -98,8 +98,8 @@ struct PointCost {
 
 /// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
-/// The same unless all labels are in [0, classes).
-void require_classes(char const* field, std::span<std::int64_t const> labels, std::int64_t classes);
+/// The same unless all labels, in host memory, are in [0, classes).
+void require_classes(char const* field, IndexView labels, std::int64_t classes);
 /// Throws invalid_argument "x, y: the squared distances overflow; ..." unless a cost, or a PointCost::bound(), is
 /// finite.
 void require_no_overflow(double bound);
@@ -111,7 +111,7 @@ void require_no_overflow(CostTerms const& terms, double bound, bool in_float64);
 void require_no_overflow_of_new(double bound);
 /// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
-/// Throws unsupported where new points would need labels.
-void require_no_labels(PointCost const& cost);
+/// Throws unsupported where new points would need labels and have none.
+void require_labels(PointCost const& cost, IndexView labels);
 
 }  // namespace monge

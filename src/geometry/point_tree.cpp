@@ -25,14 +25,20 @@ struct Key {
 template <class T>
 class Splitter {
  public:
-  Splitter(T const* data, std::int64_t stride, std::int64_t dimension, TileTree const& tree)
+  Splitter(T const* data, std::int64_t stride, std::int64_t dimension, IndexView labels, TileTree const& tree)
       : tree_(tree), dimension_(to_size(dimension)), keys_(to_size(tree.size())) {
+    for (std::size_t k = 0; k < keys_.size(); ++k) keys_[k].point = static_cast<std::uint32_t>(k);
+    if (!labels.empty()) {
+      auto const label = [&](Key const& key) { return labels.data[key.point * labels.stride]; };
+      std::ranges::stable_sort(keys_, {}, label);
+      for (std::size_t k = 1; k < keys_.size(); ++k) {
+        if (label(keys_[k]) != label(keys_[k - 1])) edges_.push_back(k);
+      }
+    }
     for (std::vector<T>& points : points_) points.resize(keys_.size() * dimension_);
     T* const first = points_[top() % 2].data();
-    for (std::size_t k = 0; k < keys_.size(); ++k) {
-      keys_[k].point = static_cast<std::uint32_t>(k);
-      std::copy_n(data + static_cast<std::int64_t>(k) * stride, dimension_, first + k * dimension_);
-    }
+    for (std::size_t k = 0; k < keys_.size(); ++k)
+      std::copy_n(data + static_cast<std::int64_t>(keys_[k].point) * stride, dimension_, first + k * dimension_);
   }
 
   void split_all(int threads) {
@@ -53,24 +59,27 @@ class Splitter {
     if (2 * q + 1 < tree_.nodes(height - 1)) split_below(height - 1, 2 * q + 1);
   }
 
-  /// Puts the points of the left child of a node before those of the right one. The two arrays of points alternate:
-  /// nodes of even height have theirs in the first array, nodes of odd height in the second.
+  /// Puts the points of the left child of a node before those of the right one. Only points with the label of the
+  /// middle are out of order. The two arrays of points alternate: nodes of even height have theirs in the first array,
+  /// nodes of odd height in the second.
   void split(int height, std::int64_t q) {
     std::size_t const begin = to_size(tree_.first_point(height, q)), end = to_size(tree_.first_point(height, q + 1));
     std::size_t const middle = to_size(tree_.first_point(height - 1, 2 * q + 1));
     T const* const from = points_[height % 2].data();
     T* const to = points_[(height - 1) % 2].data();
+    for (std::size_t place = begin; place < end; ++place) keys_[place].place = static_cast<std::uint32_t>(place);
     if (middle < end) {
-      std::size_t const widest = widest_side(from, begin, end);
-      for (std::size_t place = begin; place < end; ++place) {
+      auto const edge = std::ranges::upper_bound(edges_, middle);
+      std::size_t const first = edge == edges_.begin() ? begin : std::max(begin, edge[-1]);
+      std::size_t const last = edge == edges_.end() ? end : std::min(end, *edge);
+      std::size_t const widest = widest_side(from, first, last);
+      for (std::size_t place = first; place < last; ++place)
         keys_[place].coordinate = static_cast<double>(from[place * dimension_ + widest]);
-        keys_[place].place = static_cast<std::uint32_t>(place);
-      }
       auto const at = [&](std::size_t place) { return keys_.begin() + static_cast<std::ptrdiff_t>(place); };
-      std::nth_element(at(begin), at(middle), at(end));
+      std::nth_element(at(first), at(middle), at(last));
     }
     for (std::size_t place = begin; place < end; ++place) {
-      std::size_t const before = middle < end ? keys_[place].place : place;
+      std::size_t const before = keys_[place].place;
       std::copy_n(from + before * dimension_, dimension_, to + place * dimension_);
     }
   }
@@ -97,6 +106,7 @@ class Splitter {
   TileTree const& tree_;
   std::size_t dimension_;
   std::vector<Key> keys_;
+  std::vector<std::size_t> edges_;  // Places where another label begins.
   std::vector<T> points_[2];
 };
 
@@ -118,12 +128,12 @@ PointOrder order_with(std::vector<std::int64_t> point) {
   return order;
 }
 
-PointOrder tree_order(MatrixView points, int threads) {
+PointOrder tree_order(MatrixView points, IndexView labels, int threads) {
   TileTree const tree(points.rows(), 1);
   std::vector<std::int64_t> point;
   point.reserve(to_size(points.rows()));
   with_data(points, [&](auto const* data) {
-    Splitter splitter(data, points.row_stride(), points.columns(), tree);
+    Splitter splitter(data, points.row_stride(), points.columns(), labels, tree);
     splitter.split_all(threads);
     for (Key const& key : splitter.keys()) point.push_back(key.point);
   });
@@ -138,6 +148,13 @@ std::vector<double> in_order(MatrixView points, PointOrder const& order, int thr
       std::copy_n(row, points.columns(), result.begin() + place * points.columns());
     });
   });
+  return result;
+}
+
+std::vector<std::int64_t> in_order(IndexView labels, PointOrder const& order) {
+  std::vector<std::int64_t> result;
+  for (std::size_t place = 0; place < to_size(labels.size); ++place)
+    result.push_back(labels.data[order.point[place] * labels.stride]);
   return result;
 }
 

@@ -68,11 +68,14 @@ struct PointOrders {
 
 /// The order of finite points by a k-d tree. Each node is split across the widest side of the box of its points; of
 /// equal coordinates the first point comes first. The first part of a split has the largest power of two of points that
-/// leaves some to the other, so tiles are nodes, and single points are leaves. The order depends on the points alone.
-/// `threads` work on it.
-PointOrder tree_order(MatrixView points, int threads);
+/// leaves some to the other, so tiles are nodes, and single points are leaves. Points with labels have the order of
+/// their labels first, and a split goes through the points of one label. The order depends on points and labels alone.
+/// `labels`: in host memory; empty where there are none. `threads` work on it.
+PointOrder tree_order(MatrixView points, IndexView labels, int threads);
 
 /// The points in the order.
 std::vector<double> in_order(MatrixView points, PointOrder const& order, int threads = 1);
+/// Their labels in the order.
+std::vector<std::int64_t> in_order(IndexView labels, PointOrder const& order);
 
 }  // namespace monge

@@ -9,7 +9,8 @@
 
 namespace monge {
 
-TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate)
+TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate,
+                     std::span<std::int64_t const> labels)
     : tree_(size),
       dimension_(dimension),
       coordinate_(std::move(coordinate)),
@@ -32,6 +33,11 @@ TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coord
       std::int64_t const second = 2 * q + 1 < tree_.nodes(height - 1) ? first + 1 : first;
       join_boxes(at(tree_.index(height, q)), at(first), at(second), dimension);
     }
+  }
+  for (int height = 0; height < tree_.heights() && !labels.empty(); ++height) {
+    for (std::int64_t q = 0; q < tree_.nodes(height); ++q)
+      labels_.push_back(
+          {labels[to_size(tree_.first_point(height, q))], labels[to_size(tree_.first_point(height, q + 1) - 1)]});
   }
 }
 
@@ -62,8 +68,16 @@ TileModels::TileModels(TileBoxes const& boxes, std::span<double const> values, s
   }
 }
 
-double largest_logit(TileModels const& rows, std::int64_t row, TileModels const& columns, std::int64_t column) {
-  return largest_logit(rows.of(row), columns.of(column), rows.dimension());
+double TileLogits::largest(std::int64_t row, std::int64_t column) const {
+  double const of_points = largest_logit(rows.of(row), columns.of(column), rows.dimension());
+  if (labels.logit.empty()) return of_points;
+  LabelRange const of_row = rows.boxes().labels(row), of_column = columns.boxes().labels(column);
+  double most = -kInfinity;
+  for (std::int64_t k = of_row.first; k <= of_row.last; ++k) {
+    for (std::int64_t l = of_column.first; l <= of_column.last; ++l)
+      most = std::max(most, labels.logit[to_size(k * labels.columns + l)]);
+  }
+  return of_points + most;
 }
 
 namespace {
@@ -98,13 +112,14 @@ TileList chained(std::span<TileList> parts) {
 /// The search of one range of rows.
 class Search {
  public:
-  Search(TileModels const& rows, TileModels const& columns, double share)
-      : rows_(rows),
-        columns_(columns),
+  Search(TileLogits const& logits, double share)
+      : logits_(logits),
+        rows_(logits.rows),
+        columns_(logits.columns),
         share_(share),
-        least_(std::log2(kNodeShare * share / columns.total())),
-        levels_(to_size(rows.tree().heights() + 1)) {
-    levels_.back() = {columns.tree().heights() - 1, {0}, {}};
+        least_(std::log2(kNodeShare * share / columns_.total())),
+        levels_(to_size(rows_.tree().heights() + 1)) {
+    levels_.back() = {columns_.tree().heights() - 1, {0}, {}};
   }
 
   void visit(int height, std::int64_t q) { visit(height, q, levels_.back(), 0); }
@@ -141,7 +156,7 @@ class Search {
     double lost = 0;
     auto const test = [&](std::int64_t q) {
       std::int64_t const node = tree.index(to.height, q);
-      double const bound = largest_logit(rows_, row, columns_, node);
+      double const bound = logits_.largest(row, node);
       if (bound <= least_) {
         lost += std::exp2(bound + columns_.log_mass(node));
       } else if (!(columns_.log_mass(node) == -kInfinity)) {
@@ -189,6 +204,7 @@ class Search {
     left_out.push_back(lost * (1 + kModelRounding));
   }
 
+  TileLogits const& logits_;
   TileModels const &rows_, &columns_;
   double share_, least_;
   std::vector<Candidates> levels_;  // Candidates by the height of the rows.
@@ -197,22 +213,24 @@ class Search {
 
 }  // namespace
 
-TileReach reach(TileModels const& rows, TileModels const& columns, double share, int threads) {
+TileReach reach(TileLogits const& logits, double share, int threads) {
   std::vector<TileList> parts(to_size(std::max(threads, 1)));
   std::vector<std::vector<double>> left_out(parts.size());
-  int const ranges = for_ranges(rows.tree(), threads, [&](int range, std::int64_t begin, std::int64_t end, int height) {
-    Search search(rows, columns, share);
-    for (std::int64_t q = begin; q < end; ++q) search.visit(height, q);
-    parts[to_size(range)] = std::move(search.list);
-    left_out[to_size(range)] = std::move(search.left_out);
-  });
+  int const ranges =
+      for_ranges(logits.rows.tree(), threads, [&](int range, std::int64_t begin, std::int64_t end, int height) {
+        Search search(logits, share);
+        for (std::int64_t q = begin; q < end; ++q) search.visit(height, q);
+        parts[to_size(range)] = std::move(search.list);
+        left_out[to_size(range)] = std::move(search.left_out);
+      });
   TileReach result{chained(std::span(parts).first(to_size(ranges))), {}};
   for (int range = 0; range < ranges; ++range)
     result.left_out.insert(result.left_out.end(), left_out[to_size(range)].begin(), left_out[to_size(range)].end());
   return result;
 }
 
-TileList nearest(TileModels const& rows, TileModels const& columns, std::int64_t count, int threads) {
+TileList nearest(TileLogits const& logits, std::int64_t count, int threads) {
+  TileModels const &rows = logits.rows, &columns = logits.columns;
   TileTree const& tree = columns.tree();
   std::vector<TileList> parts(to_size(std::max(threads, 1)));
   int const ranges = static_cast<int>(std::min<std::int64_t>(std::max(threads, 1), rows.tree().tiles()));
@@ -227,7 +245,7 @@ TileList nearest(TileModels const& rows, TileModels const& columns, std::int64_t
         for (auto const& [unused, q] : best) {
           for (std::int64_t child = 2 * q; child < std::min(2 * q + 2, tree.nodes(height)); ++child) {
             std::int64_t const node = tree.index(height, child);
-            double const bound = largest_logit(rows, row, columns, node) + columns.log_mass(node);
+            double const bound = logits.largest(row, node) + columns.log_mass(node);
             if (columns.log_mass(node) > -kInfinity) next.emplace_back(std::isnan(bound) ? 0 : -bound, child);
           }
         }

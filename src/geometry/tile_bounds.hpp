@@ -12,18 +12,25 @@
 
 namespace monge {
 
-/// The boxes of the nodes of a tree.
+/// The least and the largest label in a node.
+struct LabelRange {
+  std::int64_t first = 0, last = 0;
+};
+
+/// The boxes of the nodes of a tree, and their labels.
 class TileBoxes {
  public:
   /// Coordinate k of the point at a place.
   using Coordinate = std::function<double(std::int64_t place, std::int64_t k)>;
-  /// Keeps `coordinate`.
-  TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate);
+  /// Keeps `coordinate`. `labels`: of the points at the places, ascending; empty where there are none.
+  TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate,
+            std::span<std::int64_t const> labels = {});
 
   TileTree const& tree() const { return tree_; }
   std::int64_t dimension() const { return dimension_; }
   /// The numbers of a node's box (box_size()).
   double const* of(std::int64_t node) const { return values_.data() + box_size(dimension_) * node; }
+  LabelRange labels(std::int64_t node) const { return labels_[static_cast<std::size_t>(node)]; }
   /// Coordinate k of the point at a place.
   double coordinate(std::int64_t place, std::int64_t k) const { return coordinate_(place, k); }
 
@@ -34,6 +41,7 @@ class TileBoxes {
   std::int64_t dimension_;
   Coordinate coordinate_;
   std::vector<double> values_;
+  std::vector<LabelRange> labels_;  // Empty without labels.
 };
 
 /// Affine models that lie above a potential, one for each node.
@@ -45,6 +53,7 @@ class TileModels {
   TileModels(TileBoxes const& boxes, std::span<double const> values, std::span<double const> weights, double unit,
              int threads);
 
+  TileBoxes const& boxes() const { return *boxes_; }
   TileTree const& tree() const { return boxes_->tree(); }
   std::int64_t dimension() const { return boxes_->dimension(); }
   /// The numbers of a node's model (model_size()).
@@ -60,8 +69,21 @@ class TileModels {
   std::int64_t size_ = 0;
   std::vector<double> nodes_;
 };
-/// An upper bound of t_ij over the points i of a node of `rows` and j of a node of `columns`.
-double largest_logit(TileModels const& rows, std::int64_t row, TileModels const& columns, std::int64_t column);
+
+/// What the labels of two points add to a logit: a row for each label of the rows. Empty where there are none.
+struct LabelLogits {
+  std::int64_t columns = 0;
+  std::vector<double> logit;
+};
+
+/// The logits of the pairs of two sides.
+struct TileLogits {
+  TileModels const &rows, &columns;
+  LabelLogits labels = {};
+
+  /// An upper bound of t_ij over the points i of a node of the rows and j of a node of the columns.
+  double largest(std::int64_t row, std::int64_t column) const;
+};
 
 /// For each tile of one side some tiles of the other, ascending.
 struct TileList {
@@ -76,16 +98,16 @@ struct TileList {
   }
 };
 
-/// The tiles of `columns` that the rows of each tile may need, if sum_j b_j 2^t_ij >= 1 for each row: what is left out
+/// The tiles of columns that the rows of each tile may need, if sum_j b_j 2^t_ij >= 1 for each row: what is left out
 /// carries at most `share` in each row.
 struct TileReach {
   TileList list;
   std::vector<double> left_out;  // An upper bound of sum_j b_j 2^t_ij over the columns j left out, for each tile.
 };
-TileReach reach(TileModels const& rows, TileModels const& columns, double share, int threads);
+TileReach reach(TileLogits const& logits, double share, int threads);
 
-/// For each tile of `rows` up to `count` tiles of `columns` in which large terms b_j 2^t_ij may lie.
-TileList nearest(TileModels const& rows, TileModels const& columns, std::int64_t count, int threads);
+/// For each tile of rows up to `count` tiles of columns in which large terms b_j 2^t_ij may lie.
+TileList nearest(TileLogits const& logits, std::int64_t count, int threads);
 
 /// The list of the other side, of `tiles` tiles.
 TileList transposed(TileList const& list, std::int64_t tiles);

@@ -225,7 +225,7 @@ void Plan::map(MatrixView points, MutableMatrixView out) const {
     validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
     validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
     if (points.rows() == 0) return;
-    state_->plan->points().at(Side::rows, points)->points().multiply_points(Side::rows, Scaling::shares, out);
+    state_->plan->points().at(Side::rows, {points})->points().multiply_points(Side::rows, Scaling::shares, out);
   });
 }
 
@@ -234,7 +234,7 @@ void Plan::potential(MatrixView points, MutableVectorView out) const {
     validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
     validate_vector("out", out, points.rows(), state_->context.device());
     if (points.rows() == 0) return;
-    state_->plan->points().at(Side::rows, points)->transform(Side::rows, out);
+    state_->plan->points().at(Side::rows, {points})->transform(Side::rows, out);
   });
 }
 

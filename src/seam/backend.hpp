@@ -31,7 +31,8 @@ struct OperatorOptions {
   double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
   Penalties penalties{};
   /// Passes may leave out pairs that carry up to this fraction of each row and of each column; 0: they take all pairs.
-  /// For squared distances of points without labels, without ranks; on a CUDA device in up to 8 dimensions.
+  /// For squared distances of points, without ranks; on a CUDA device with up to 8 dimensions and classes of labels
+  /// together.
   double truncation = 0;
 };
 

@@ -94,6 +94,15 @@ class PlanEntries {
   virtual std::unique_ptr<EntrySolver> entry_solver(double per_row) = 0;
 };
 
+/// Points that take the place of a plan's.
+struct NewPoints {
+  MatrixView points;
+  IndexView labels = {};  // Empty without labels.
+  /// For a plan that leaves out pairs, an order by labels first, in which near points lie side by side; null: that of
+  /// a tree.
+  std::shared_ptr<PointOrder const> order = {};
+};
+
 /// The points of a plan, and derivatives by them.
 class PlanPoints {
  public:
@@ -118,11 +127,8 @@ class PlanPoints {
   ///   gradients_i = sum_j P_ij (d(dC_ij/dp_i) - dC_ij / eps dC_ij/dp_i).
   virtual void distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
-  /// transforms are defined for them. The other side is shared. `order`: an order in
-  /// which near points lie side by side, for a plan that leaves out pairs; null: that of a tree.
-  virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points,
-                                           std::shared_ptr<PointOrder const> order) const = 0;
-  std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const { return at(side, points, nullptr); }
+  /// transforms are defined for them. The other side is shared.
+  virtual std::unique_ptr<PlanOperator> at(Side side, NewPoints const& given) const = 0;
 };
 
 class PlanOperator : public PlanProducts {

@@ -1,5 +1,6 @@
 #include "seam/values.hpp"
 
+#include <bit>
 #include <variant>
 
 #include "core/overloaded.hpp"
@@ -14,6 +15,14 @@ std::vector<double> read_values(char const* field, Backend const& backend, Vecto
   for (std::size_t i = 0; i < values.size(); ++i)
     require(bounds.contains(values[i]), "{}: entry {} is {}; {} {}", field, i, values[i], must, bounds.text_in_full());
   return values;
+}
+
+std::vector<std::int64_t> read_labels(Backend const& backend, IndexView labels) {
+  std::vector<std::int64_t> result;
+  // A backend reads float64. A label is read as the number of the same bits.
+  for (double const value : backend.read({labels.data, DataType::float64, labels.size, labels.stride, labels.device}))
+    result.push_back(std::bit_cast<std::int64_t>(value));
+  return result;
 }
 
 MatrixView on_host(Backend const& backend, MatrixView view, std::vector<std::vector<double>>& copies) {

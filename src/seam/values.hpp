@@ -1,5 +1,6 @@
 // Numbers of the caller whose values matter on the host.
 #pragma once
+#include <cstdint>
 #include <vector>
 
 #include <monge/array.hpp>
@@ -13,6 +14,9 @@ namespace monge {
 /// `must` begins the requirement in messages: "weights must be". Waits for the device if the vector lies there.
 std::vector<double> read_values(char const* field, Backend const& backend, VectorView view, std::int64_t size,
                                 Bounds const& bounds, char const* must);
+
+/// Labels as they are given. Waits for the device if they lie there.
+std::vector<std::int64_t> read_labels(Backend const& backend, IndexView labels);
 
 /// The matrix in host memory. A matrix on a device is copied, after a wait; `copies` keeps the copy and must outlive
 /// the view.

@@ -541,6 +541,25 @@ class SolveLabels : public SolveProgram {
   }
 };
 
+TEST_F(SolveLabels, LeavePairsOut) {
+  std::int64_t const n = 2300, m = 2100;
+  points("x.npy", n, 2, 1);
+  points("y.npy", m, 2, 2);
+  write_array(path("lx.npy"), IndexArray{{n}, labels(n, 3)});
+  write_array(path("ly.npy"), IndexArray{{m}, labels(m, 2)});
+  std::vector<double> plan[2];
+  for (int const all : {0, 1}) {
+    Outcome const outcome =
+        solve({"--eps", "0.0025", "--method", all == 1 ? "newton" : "multiscale", "--plan", "--labels-x",
+               path("lx.npy"), "--labels-y", path("ly.npy"), "--label-cost", path("W.npy"), "--label-weight", "0.05"});
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_EQ(report()["left_out"] > 0, all == 0);
+    plan[all] = numbers("result/plan.npy");
+  }
+  // Plans of errors of 1e-6; rows have 1 / n of the mass.
+  for (std::size_t e = 0; e < plan[0].size(); ++e) ASSERT_NEAR(plan[0][e], plan[1][e], 2e-3 / n) << e;
+}
+
 TEST_F(SolveLabels, CostWhatTheTableSays) {
   Outcome const outcome = solve_labels("lx.npy", "ly.npy", "W.npy", {"--label-weight", "0.5", "--scale", "2"});
   ASSERT_EQ(outcome.code, 0) << outcome.err;

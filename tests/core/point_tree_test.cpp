@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "core/numbers.hpp"
 #include "geometry/tile_bounds.hpp"
@@ -49,19 +51,57 @@ std::vector<TreeCloud> hard_clouds() {
   return clouds;
 }
 
+/// Five classes: no point has label 1, one point has label 3. None of a problem without labels.
+std::vector<std::int64_t> some_labels(std::int64_t n, bool wanted) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; wanted && i < n; ++i)
+    labels.push_back(i == n / 2 ? 3 : std::array{0, 2, 4, 2}[i * i % 7 % 4]);
+  return labels;
+}
+
+IndexView view_of(std::vector<std::int64_t> const& labels) {
+  return {labels.data(), std::ssize(labels)};
+}
+
 TEST(PointTree, is_a_permutation_whatever_the_threads) {
   for (TreeCloud const& cloud : hard_clouds()) {
-    SCOPED_TRACE(cloud.name);
-    MatrixView const points(cloud.points.data(), cloud.n, cloud.d);
-    PointOrder const order = tree_order(points, 1);
-    std::vector<std::int64_t> sorted = order.point;
-    std::sort(sorted.begin(), sorted.end());
-    for (std::int64_t i = 0; i < cloud.n; ++i) {
-      EXPECT_EQ(sorted[to_size(i)], i);
-      EXPECT_EQ(order.place[to_size(order.point[to_size(i)])], i);
+    for (bool const labelled : {false, true}) {
+      SCOPED_TRACE(cloud.name);
+      MatrixView const points(cloud.points.data(), cloud.n, cloud.d);
+      std::vector<std::int64_t> const labels = some_labels(cloud.n, labelled);
+      PointOrder const order = tree_order(points, view_of(labels), 1);
+      std::vector<std::int64_t> sorted = order.point;
+      std::sort(sorted.begin(), sorted.end());
+      for (std::int64_t i = 0; i < cloud.n; ++i) {
+        EXPECT_EQ(sorted[to_size(i)], i);
+        EXPECT_EQ(order.place[to_size(order.point[to_size(i)])], i);
+      }
+      EXPECT_TRUE(std::ranges::is_sorted(in_order(view_of(labels), order)));
+      EXPECT_EQ(tree_order(points, view_of(labels), 3).point, order.point);
     }
-    EXPECT_EQ(tree_order(points, 3).point, order.point);
   }
+}
+
+// The points of one label are split as a cloud of their own: by the widest side, between children.
+TEST(PointTree, splits_the_points_of_a_label) {
+  Random random(3);
+  std::int64_t const n = 700;
+  std::vector<double> points;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < n; ++i) {
+    points.insert(points.end(), {random.uniform(), 10 * random.uniform()});
+    labels.push_back(i % 3);
+  }
+  PointOrder const order = tree_order(MatrixView(points.data(), n, 2), view_of(labels), 2);
+  std::vector<double> const ordered = in_order(MatrixView(points.data(), n, 2), order);
+  std::vector<std::int64_t> const label = in_order(view_of(labels), order);
+  double left = 0, right = 10;
+  for (std::int64_t place = 0; place < n; ++place) {
+    if (label[to_size(place)] != label[512]) continue;
+    double const across = ordered[to_size(2 * place + 1)];
+    (place < 512 ? left : right) = place < 512 ? std::max(left, across) : std::min(right, across);
+  }
+  EXPECT_LE(left, right);
 }
 
 TEST(PointTree, has_whole_tiles_and_all_nodes) {
@@ -85,11 +125,13 @@ TEST(PointTree, has_whole_tiles_and_all_nodes) {
 
 /// A side of a problem in tree order.
 struct Ordered {
-  Ordered(TreeCloud const& cloud, Random& random)
-      : order(tree_order(MatrixView(cloud.points.data(), cloud.n, cloud.d), 2)),
+  Ordered(TreeCloud const& cloud, std::vector<std::int64_t> const& given, Random& random)
+      : order(tree_order(MatrixView(cloud.points.data(), cloud.n, cloud.d), view_of(given), 2)),
         points(in_order(MatrixView(cloud.points.data(), cloud.n, cloud.d), order)),
-        boxes(cloud.n, cloud.d,
-              [&](std::int64_t place, std::int64_t k) { return points[to_size(place * cloud.d + k)]; }) {
+        labels(in_order(view_of(given), order)),
+        boxes(
+            cloud.n, cloud.d, [&](std::int64_t place, std::int64_t k) { return points[to_size(place * cloud.d + k)]; },
+            labels) {
     for (std::int64_t i = 0; i < cloud.n; ++i) {
       weights.push_back(i % 5 == 3 ? 0.0 : std::exp(random.normal()));
       potential.push_back(3 * random.normal());
@@ -99,9 +141,19 @@ struct Ordered {
     if (total == 0) weights[0] = 1;
   }
   PointOrder order;
-  std::vector<double> points, weights, potential;
+  std::vector<double> points;
+  std::vector<std::int64_t> labels;
+  std::vector<double> weights, potential;
   TileBoxes boxes;
 };
+
+/// Costs of five classes of both sides: of any size, without symmetry, of both signs.
+LabelLogits some_label_logits(bool wanted, double largest, Random& random) {
+  LabelLogits labels{5, {}};
+  for (int e = 0; wanted && e < 25; ++e)
+    labels.logit.push_back(e % 6 == 0 ? 0 : (e % 4 == 0 ? largest : 20) * (random.uniform() - 0.8));
+  return labels;
+}
 
 double squared_distance(double const* x, double const* y, std::int64_t d) {
   double sum = 0;
@@ -110,7 +162,7 @@ double squared_distance(double const* x, double const* y, std::int64_t d) {
 }
 
 /// Base-2 logits, row by row, where the potential of the columns has been given and the rows sum to 1.
-std::vector<double> logits(Ordered& x, Ordered const& y, std::int64_t d, double unit) {
+std::vector<double> logits(Ordered& x, Ordered const& y, std::int64_t d, double unit, LabelLogits const& labels) {
   std::size_t const n = x.weights.size(), m = y.weights.size();
   std::vector<double> t(n * m);
   for (std::size_t i = 0; i < n; ++i) {
@@ -119,6 +171,7 @@ std::vector<double> logits(Ordered& x, Ordered const& y, std::int64_t d, double 
       std::int64_t const r = static_cast<std::int64_t>(i), c = static_cast<std::int64_t>(j);
       t[i * m + j] =
           y.potential[j] - unit * unit * squared_distance(x.points.data() + r * d, y.points.data() + c * d, d);
+      if (!labels.logit.empty()) t[i * m + j] += labels.logit[to_size(x.labels[i] * labels.columns + y.labels[j])];
       if (y.weights[j] > 0) largest = std::max(largest, t[i * m + j]);
     }
     for (std::size_t j = 0; j < m; ++j) sum += y.weights[j] * std::exp2(std::min(t[i * m + j] - largest, 100.0));
@@ -135,15 +188,19 @@ TEST(TileBounds, lie_above_every_logit_and_what_is_left_out) {
     if (cloud.name == "huge") continue;  // Squares overflow; operators refuse it.
     for (TreeCloud const& other : clouds) {
       if (other.d != cloud.d || other.name == "huge") continue;
-      Ordered x(cloud, random), y(other, random);
       double diameter = 0;
       for (double const value : cloud.points) diameter = std::max(diameter, std::abs(value));
-      for (double const blur : {1.0, 0.1, 0.01}) {
+      for (auto const& [blur, largest_label] :
+           {std::pair{1.0, 0.0}, {0.1, 0.0}, {0.01, 0.0}, {0.1, 20.0}, {0.01, 200.0}, {0.1, 1e6}}) {
         SCOPED_TRACE(cloud.name + " " + std::to_string(cloud.n) + " and " + other.name + ", blur " +
-                     std::to_string(blur));
+                     std::to_string(blur) + ", labels " + std::to_string(largest_label));
+        bool const labelled = largest_label > 0;
+        Ordered x(cloud, some_labels(cloud.n, labelled), random), y(other, some_labels(other.n, labelled), random);
+        LabelLogits const labels = some_label_logits(labelled, largest_label, random);
         double const unit = 1 / (blur * diameter);
-        std::vector<double> const t = logits(x, y, cloud.d, unit);
+        std::vector<double> const t = logits(x, y, cloud.d, unit, labels);
         TileModels const rows(x.boxes, x.potential, {}, unit, 2), columns(y.boxes, y.potential, y.weights, unit, 1);
+        TileLogits const bounds{rows, columns, labels};
         TileTree const &of_x = rows.tree(), &of_y = columns.tree();
         std::int64_t const n = cloud.n, m = other.n;
         double size = 0;
@@ -160,7 +217,7 @@ TEST(TileBounds, lie_above_every_logit_and_what_is_left_out) {
           for (std::int64_t q = 0; q < of_x.nodes(height); ++q) {
             int const low = std::min(height, of_y.heights() - 1);
             for (std::int64_t p = 0; p < of_y.nodes(low); ++p) {
-              double const bound = largest_logit(rows, of_x.index(height, q), columns, of_y.index(low, p));
+              double const bound = bounds.largest(of_x.index(height, q), of_y.index(low, p));
               double largest = std::numeric_limits<double>::lowest();
               each(of_x.first_point(height, q), of_x.first_point(height, q + 1), of_y.first_point(low, p),
                    of_y.first_point(low, p + 1),
@@ -171,8 +228,8 @@ TEST(TileBounds, lie_above_every_logit_and_what_is_left_out) {
           }
         }
         constexpr double kShare = 1e-3;
-        TileReach const reached = reach(rows, columns, kShare, 3);
-        EXPECT_EQ(reach(rows, columns, kShare, 1).list.tile, reached.list.tile);
+        TileReach const reached = reach(bounds, kShare, 3);
+        EXPECT_EQ(reach(bounds, kShare, 1).list.tile, reached.list.tile);
         ASSERT_EQ(reached.list.tiles(), of_x.tiles());
         for (std::int64_t tile = 0; tile < of_x.tiles(); ++tile) {
           std::vector<bool> kept(to_size(of_y.tiles()));
@@ -188,7 +245,7 @@ TEST(TileBounds, lie_above_every_logit_and_what_is_left_out) {
         }
         TileList const back = transposed(reached.list, of_y.tiles());
         EXPECT_EQ(transposed(back, of_x.tiles()).tile, reached.list.tile);
-        TileList const near = nearest(rows, columns, 4, 2);
+        TileList const near = nearest(bounds, 4, 2);
         ASSERT_EQ(near.tiles(), of_x.tiles());
         EXPECT_EQ(joined(near, reached.list).tile.size() >= reached.list.tile.size(), true);
         for (std::int64_t tile = 0; tile < of_x.tiles(); ++tile) EXPECT_GE(near.of(tile).size(), 1u);

@@ -210,7 +210,7 @@ TEST_P(DeviceCalls, give_all_memory_back) {
     std::unique_ptr<PlanOperator> const plan = entropic.plan(eps);
     Stored const points(std::vector<double>(static_cast<std::size_t>(7 * d), 0.5), 7, d);
     std::vector<double> out(7);
-    plan->points().at(Side::rows, points.view())->transform(Side::rows, out);
+    plan->points().at(Side::rows, {points.view()})->transform(Side::rows, out);
     EXPECT_EQ(cuda::runtime_of(*own).counters().allocations, pool.allocations);
     EXPECT_FALSE(pool.out.empty());
   });

@@ -1,9 +1,12 @@
 // Method multiscale, against sums over all pairs and against solves over all pairs.
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/refusal.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -34,6 +37,30 @@ Problem cloud_problem(CloudKind kind, std::int64_t d, Weights weights = Weights:
           .b = make_weights(weights, kM, mass, random)};
 }
 
+enum class LabelKind { none, moderate, symmetric, zero, huge };
+
+/// Six classes of uneven sizes: one of x has one point, and class 4 of x and 5 of y have no counterpart. Moderate costs
+/// have no symmetry. Huge ones are 10^6 eps at a blur of 0.1 between classes of equal sizes on both sides.
+Problem with_labels(Problem problem, LabelKind kind) {
+  if (kind == LabelKind::none) return problem;
+  bool const is_huge = kind == LabelKind::huge;
+  for (std::int64_t i = 0; i < kN; ++i)
+    problem.labels_x.push_back(is_huge ? i * 4 / kN : i == 77 ? 3 : std::array{0, 1, 4, 2, 2, 1, 2}[to_size(i % 7)]);
+  for (std::int64_t j = 0; j < kM; ++j)
+    problem.labels_y.push_back(is_huge ? j * 4 / kM : std::array{0, 2, 5, 1, 0}[to_size(j % 5)]);
+  std::vector<double> costs;
+  for (int k = 0; k < 6; ++k) {
+    for (int l = 0; l < 6; ++l)
+      costs.push_back(kind == LabelKind::zero        ? 0
+                      : is_huge                      ? (k == l ? -3.0 : 1e4 + k)
+                      : kind == LabelKind::symmetric ? 0.1 * std::abs(k - l)
+                                                     : 0.1 * ((5 * k + 3 * l) % 7) - 0.2);
+  }
+  problem.label_cost = Stored(costs, 6, 6);
+  problem.label_weight = is_huge ? 1 : 0.5;
+  return problem;
+}
+
 SolveOptions multiscale_options(double blur, double tolerance) {
   SolveOptions options;
   options.eps = blur * blur;
@@ -46,6 +73,10 @@ class Multiscale : public testing::TestWithParam<DeviceType> {
  protected:
   void SetUp() override { require_device(GetParam()); }
   static Context context(int threads = 2) { return make_context(GetParam(), threads); }
+  /// CUDA devices take up to 8 dimensions and classes.
+  static bool takes(LabelKind labels, std::int64_t d = 2) {
+    return labels == LabelKind::none || d + 6 <= 8 || GetParam() == DeviceType::cpu;
+  }
   static Plan solve_multiscale(Problem const& problem, SolveOptions const& options, int threads = 2) {
     return monge::solve(context(threads), problem.geometry(), problem.a, problem.b, options);
   }
@@ -78,15 +109,22 @@ TEST_P(Multiscale, converges_with_a_certificate_that_holds) {
     std::int64_t d;
     double blur;
     Weights weights = Weights::uniform;
+    LabelKind labels = LabelKind::none;
   };
   for (Given const& given :
        {Given{CloudKind::cube, 2, 0.05}, Given{CloudKind::cube, 3, 0.1}, Given{CloudKind::cube, 1, 0.02},
         Given{CloudKind::cube, 2, 0.05, Weights::with_zeros}, Given{CloudKind::clusters, 3, 0.05, Weights::skewed},
         Given{CloudKind::clusters, 3, 0.03}, Given{CloudKind::clusters, 3, 0.01}, Given{CloudKind::tails, 3, 0.1},
-        Given{CloudKind::tails, 3, 0.03}, Given{CloudKind::tails, 3, 0.01}}) {
+        Given{CloudKind::tails, 3, 0.03}, Given{CloudKind::tails, 3, 0.01},
+        Given{CloudKind::cube, 2, 0.05, Weights::uniform, LabelKind::moderate},
+        Given{CloudKind::clusters, 3, 0.05, Weights::with_zeros, LabelKind::moderate},
+        Given{CloudKind::cube, 2, 0.1, Weights::skewed, LabelKind::zero},
+        Given{CloudKind::cube, 3, 0.1, Weights::uniform, LabelKind::huge}}) {
+    if (!takes(given.labels, given.d)) continue;
     SCOPED_TRACE(testing::Message() << "kind " << static_cast<int>(given.kind) << ", d " << given.d << ", blur "
-                                    << given.blur << ", weights " << static_cast<int>(given.weights));
-    Problem const problem = cloud_problem(given.kind, given.d, given.weights);
+                                    << given.blur << ", weights " << static_cast<int>(given.weights) << ", labels "
+                                    << static_cast<int>(given.labels));
+    Problem const problem = with_labels(cloud_problem(given.kind, given.d, given.weights), given.labels);
     for (double const tolerance : {1e-2, 1e-4}) {
       Plan const plan = solve_multiscale(problem, multiscale_options(given.blur, tolerance));
       EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
@@ -96,32 +134,39 @@ TEST_P(Multiscale, converges_with_a_certificate_that_holds) {
 }
 
 TEST_P(Multiscale, has_the_values_and_gradients_of_all_pairs) {
-  Problem const problem = cloud_problem(CloudKind::cube, 2);
-  SolveOptions options = multiscale_options(0.05, 1e-5);
-  Plan const plan = solve_multiscale(problem, options);
-  options.method = Method::automatic;
-  options.tolerance = 1e-8;
-  Plan const whole = solve_multiscale(problem, options);
-  EXPECT_LE(plan.report().dual, whole.report().primal + 1e-12);
-  // To first order the value of a plan is off by its gap.
-  EXPECT_NEAR(plan.report().primal, whole.report().primal, 2 * std::abs(plan.report().gap) + 1e-10);
-  std::vector<double> x(kN * 2), all(kN * 2);
-  (void)plan.gradients({.x = MutableMatrixView(x.data(), kN, 2)});
-  (void)whole.gradients({.x = MutableMatrixView(all.data(), kN, 2)});
-  // 2 sum_j P_ij (x_i - y_j): |x - y| <= sqrt(2), and the plans differ by at most the marginal errors and what mass is
-  // misplaced between them, which is near the marginal error over the rate of the last sweeps.
-  double difference = 0;
-  for (std::size_t e = 0; e < x.size(); ++e) difference += std::abs(x[e] - all[e]);
-  EXPECT_LE(difference, 100 * 1e-5);
+  for (LabelKind const labels : {LabelKind::none, LabelKind::moderate}) {
+    Problem const problem = with_labels(cloud_problem(CloudKind::cube, 2), labels);
+    SolveOptions options = multiscale_options(0.05, 1e-5);
+    Plan const plan = solve_multiscale(problem, options);
+    options.method = Method::newton;
+    options.tolerance = 1e-8;
+    Plan const whole = solve_multiscale(problem, options);
+    EXPECT_GT(plan.report().left_out, whole.report().left_out);
+    EXPECT_LE(plan.report().dual, whole.report().primal + 1e-12);
+    // To first order the value of a plan is off by its gap.
+    EXPECT_NEAR(plan.report().primal, whole.report().primal, 2 * std::abs(plan.report().gap) + 1e-10);
+    std::vector<double> x(kN * 2), all(kN * 2);
+    auto const of_plan = plan.gradients({.x = MutableMatrixView(x.data(), kN, 2)});
+    auto const of_whole = whole.gradients({.x = MutableMatrixView(all.data(), kN, 2)});
+    // 2 sum_j P_ij (x_i - y_j): |x - y| <= sqrt(2), and the plans differ by at most the marginal errors and what mass
+    // is misplaced between them, which is near the marginal error over the rate of the last sweeps.
+    double difference = 0;
+    for (std::size_t e = 0; e < x.size(); ++e) difference += std::abs(x[e] - all[e]);
+    EXPECT_LE(difference, 100 * 1e-5);
+    if (labels == LabelKind::none) continue;
+    EXPECT_NEAR(of_plan.label_weight, of_whole.label_weight, 100 * 1e-5);  // sum_ij P_ij W, and W is at most 0.4.
+  }
 }
 
 TEST_P(Multiscale, takes_penalties) {
-  Problem const problem = cloud_problem(CloudKind::cube, 2);
-  SolveOptions options = multiscale_options(0.05, 1e-4);
-  options.penalty_a = 0.3;
-  Plan const plan = solve_multiscale(problem, options);
-  EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
-  expect_certificate_holds(plan, problem, 1e-4);
+  for (LabelKind const labels : {LabelKind::none, LabelKind::moderate, LabelKind::huge}) {
+    Problem const problem = with_labels(cloud_problem(CloudKind::cube, 2), labels);
+    SolveOptions options = multiscale_options(0.05, 1e-4);
+    options.penalty_a = 0.3;
+    Plan const plan = solve_multiscale(problem, options);
+    EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+    expect_certificate_holds(plan, problem, 1e-4);
+  }
 }
 
 TEST_P(Multiscale, is_bitwise_repeatable) {
@@ -146,8 +191,12 @@ TEST_P(Multiscale, solvers_solve_again) {
 
 // Self terms have the order of the points of OT(a, b). With weights that differ, another order would give other values.
 TEST_P(Multiscale, divergences_equal_those_of_all_pairs) {
-  for (double const penalty : {std::numeric_limits<double>::infinity(), 1.0}) {
-    Problem const problem = cloud_problem(CloudKind::cube, 2, Weights::skewed);
+  constexpr double kBalanced = std::numeric_limits<double>::infinity();
+  for (auto const& [penalty, labels] : {std::pair{kBalanced, LabelKind::none},
+                                        {1.0, LabelKind::none},
+                                        {kBalanced, LabelKind::symmetric},
+                                        {1.0, LabelKind::symmetric}}) {
+    Problem const problem = with_labels(cloud_problem(CloudKind::cube, 2, Weights::skewed), labels);
     SolveOptions options = multiscale_options(0.05, 1e-5);
     options.penalty_a = options.penalty_b = penalty;
     std::vector<double> gradients[2];
@@ -187,12 +236,19 @@ TEST_P(Multiscale, auto_leaves_out_pairs_of_compact_clouds_alone) {
   }
   SolveOptions options;
   options.eps = 0.01;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < 4000; ++i) labels.push_back(i % 3);
+  std::vector<double> const costs{0, 0.1, 0.2, 0.1, 0, 0.1, 0.2, 0.1, 0};
+  IndexView const of_points{labels.data(), 4000};
   for (double const place : {0.5, 10.0}) {
     x[0] = place;
-    PointCloud const clouds{MatrixView(x.data(), 4000, 2), MatrixView(y.data(), 4000, 2)};
-    Report const report = monge::solve(context(), clouds, {}, {}, options).report();
-    EXPECT_EQ(report.status, Status::converged);
-    EXPECT_EQ(report.left_out > 0, place < 1 && GetParam() == DeviceType::cpu);
+    for (Labels const& given : {Labels{}, Labels{of_points, of_points, MatrixView(costs.data(), 3, 3)}}) {
+      PointCloud clouds{MatrixView(x.data(), 4000, 2), MatrixView(y.data(), 4000, 2)};
+      clouds.labels = given;
+      Report const report = monge::solve(context(), clouds, {}, {}, options).report();
+      EXPECT_EQ(report.status, Status::converged);
+      EXPECT_EQ(report.left_out > 0, place < 1 && GetParam() == DeviceType::cpu);
+    }
   }
   options.method = Method::multiscale;
   options.certificate = false;
@@ -237,8 +293,8 @@ TEST_P(Multiscale, refuses_what_it_cannot_take) {
     }
     return "";
   };
-  auto const of_costs = [](Costs costs) {
-    Recipe recipe{20, 30, 2};
+  auto const of_costs = [](Costs costs, std::int64_t d = 2) {
+    Recipe recipe{20, 30, d};
     recipe.costs = costs;
     return make_problem(recipe);
   };
@@ -247,7 +303,63 @@ TEST_P(Multiscale, refuses_what_it_cannot_take) {
   };
   expect(of_costs(Costs::distances), "a cost matrix");
   expect(of_costs(Costs::euclidean), "a cost function other than sqeuclidean");
-  expect(of_costs(Costs::labels), "labels");
+  if (GetParam() == DeviceType::cuda)  // 4 dimensions, and classes of 7 x 5.
+    expect(of_costs(Costs::labels, 4), "more than 8 dimensions and classes of labels on a CUDA device");
+}
+
+// The last tile of each side has both labels and room for more points.
+TEST_P(Multiscale, takes_tiles_of_several_labels) {
+  Random random(2);
+  std::int64_t const n = 40;
+  std::vector<double> points[2];
+  for (std::int64_t k = 0; k < 2 * n; ++k) {
+    for (std::vector<double>& of_side : points) of_side.push_back(random.uniform());
+  }
+  std::vector<double> const weights(to_size(n), 1.0 / static_cast<double>(n)), costs{0, 0.3, 0.2, 0};
+  Problem problem{.x = Stored(points[0], n, 2), .y = Stored(points[1], n, 2), .a = weights, .b = weights};
+  for (std::int64_t i = 0; i < n; ++i) {
+    problem.labels_x.push_back(i % 10 == 3);
+    problem.labels_y.push_back(i % 8 == 5);
+  }
+  problem.label_cost = Stored(costs, 2, 2);
+  Plan const plan = solve_multiscale(problem, multiscale_options(0.2, 1e-6));
+  EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+  expect_certificate_holds(plan, problem, 1e-6);
+}
+
+// A sum over a node, put at its centre, is off by the variance of the logit over the node. At pairs a blur apart the
+// slope of a cost s |x - y|^2 is 2 s blur, and the mean square radius is at most a ninth of the blur's square, so half
+// of the variance is 2 / 9. Label costs are many eps.
+TEST_P(Multiscale, coarse_clouds_have_labels) {
+  for (double const blur : {0.4, 1.5}) {  // At the second all points of a class are one coarse point.
+    Problem problem = with_labels(cloud_problem(CloudKind::cube, 2), LabelKind::moderate);
+    problem.label_weight = 30 * blur * blur;
+    SolveOptions options = multiscale_options(blur, 1e-4);
+    std::vector<std::pair<int, monge::Potentials>> checks;
+    options.progress = [&](Progress const& check) {
+      checks.emplace_back(check.iteration, check.potentials());
+      return true;
+    };
+    Plan const plan = solve_multiscale(problem, options);
+    int const coarse = plan.report().coarse_iterations;
+    auto const last = std::ranges::find_if(checks, [&](auto const& check) { return check.first > coarse; }) - 1;
+    for (auto const& [found, wanted] :
+         {std::pair{last->second.f, widen(plan.f())}, {last->second.g, widen(plan.g())}}) {
+      double mean = 0, largest = 0;
+      for (std::size_t i = 0; i < wanted.size(); ++i) mean += found[i] - static_cast<double>(wanted[i]);
+      mean /= static_cast<double>(wanted.size());
+      for (std::size_t i = 0; i < wanted.size(); ++i)
+        largest = std::max(largest, std::abs(found[i] - static_cast<double>(wanted[i]) - mean));
+      EXPECT_LE(largest, 2 * options.eps / 9);
+    }
+  }
+}
+
+TEST_P(Multiscale, names_a_label_without_class_by_its_point) {
+  Problem problem = with_labels(cloud_problem(CloudKind::cube, 2), LabelKind::moderate);
+  problem.labels_y[1234] = 6;
+  EXPECT_EQ(refusal_of([&] { solve_multiscale(problem, multiscale_options(1, 1e-3)); }),
+            "labels_y: point 1234 has label 6; must be in [0, 6)");
 }
 
 TEST_P(Multiscale, progress_has_the_checks_of_coarse_clouds_and_can_stop_them) {

@@ -30,7 +30,7 @@ TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
       Dense const dense(replaced);
       Tolerance const tolerance(replaced, test.eps, arithmetic(recipe.d));
 
-      auto const there = plan->points().at(side, (side == Side::rows ? replaced.x : replaced.y).view());
+      auto const there = plan->points().at(side, {(side == Side::rows ? replaced.x : replaced.y).view()});
       ASSERT_EQ(there->size(side), k);
       ASSERT_EQ(there->size(other(side)), plan->size(other(side)));
       Vector const& given = test.potentials.of(other(side));
@@ -69,7 +69,7 @@ TEST_P(At, other_points_the_first_plan_stays) {
   };
   std::vector<double> const before = transform();
   {
-    auto const there = plan->points().at(Side::rows, make_problem({9, 9, 4}).x.view());
+    auto const there = plan->points().at(Side::rows, {make_problem({9, 9, 4}).x.view()});
     std::vector<double> out(9);
     there->transform(Side::rows, out);
   }
@@ -82,7 +82,7 @@ TEST_P(At, points_that_are_not_finite_are_rejected) {
   std::vector<double> points(10, 0.5);
   points[7] = std::nan("");
   try {
-    plan->points().at(Side::rows, MatrixView(points.data(), 5, 2));
+    plan->points().at(Side::rows, {MatrixView(points.data(), 5, 2)});
     ADD_FAILURE() << "no error";
   } catch (Error const& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);

@@ -352,7 +352,7 @@ TEST_P(Matrix, has_no_points) {
     }
   };
   std::vector<double> points(6, 0.5), out(3 * kRows);
-  expect_unsupported([&] { plan->points().at(Side::rows, MatrixView(points.data(), 3, 2)); });
+  expect_unsupported([&] { plan->points().at(Side::rows, {MatrixView(points.data(), 3, 2)}); });
   expect_unsupported(
       [&] { plan->points().multiply_points(Side::rows, Scaling::shares, MutableMatrixView(out.data(), kRows, 3)); });
 }

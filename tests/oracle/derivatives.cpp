@@ -44,7 +44,15 @@ PointProblem::PointProblem(Problem const& problem, Real eps, Penalties penalties
       b_(problem.b),
       scale_(problem.scale),
       eps_(eps),
-      penalties_(penalties) {}
+      penalties_(penalties),
+      label_cost_(to_size(n_ * m_), 0) {
+  std::vector<double> const of_classes = problem.label_cost.values();
+  for (std::int64_t i = 0; problem.has_labels() && i < n_; ++i) {
+    for (std::int64_t j = 0; j < m_; ++j)
+      label_cost_[i * m_ + j] = Real(problem.label_weight) *
+                                of_classes[problem.labels_x[i] * problem.label_cost.columns() + problem.labels_y[j]];
+  }
+}
 
 Dense PointProblem::dense() const {
   Vector cost;
@@ -52,7 +60,7 @@ Dense PointProblem::dense() const {
     for (std::int64_t j = 0; j < m_; ++j) {
       Real square = 0;
       for (std::int64_t k = 0; k < d_; ++k) square += std::pow(x_[i * d_ + k] - y_[j * d_ + k], 2.0L);
-      cost.push_back(scale_ * square);
+      cost.push_back(scale_ * square + label_cost_[i * m_ + j]);
     }
   }
   return Dense(cost, a_, b_);

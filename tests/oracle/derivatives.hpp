@@ -70,6 +70,7 @@ class PointProblem {
   std::vector<double> a_, b_;
   Real scale_, eps_;
   Penalties penalties_;
+  Vector label_cost_;  // n x m
 };
 
 }  // namespace monge::oracle

@@ -41,18 +41,25 @@ CALLS = {
     "hadamard": lambda r: r.apply_hadamard(X, Y, np.ones(len(Y))),
     "gram": lambda r: r.apply_gram(np.ones(len(X)), Y[:, 0]),
     "transform": lambda r: r.transform() / len(X),
-    "new points": lambda r: r.transform(X[:7] + 0.01) / len(X),
     "gradients by points": lambda r: r.gradients().x,
     "gradients by weights": lambda r: r.gradients().a / len(X),
     "Hessian products": lambda r: r.hessian_product(np.sin(9 * X))[0],
 }
 
 
-@pytest.fixture(scope="module")
-def weighted():
+# Class 3 of the targets has one point, which no source shares; costs of classes have no symmetry.
+LABELS = {
+    "labels_x": np.arange(len(X)) * 7 % 3,
+    "labels_y": np.where(np.arange(len(Y)) == 70, 3, np.arange(len(Y)) ** 2 % 3),
+    "label_cost": [[0.0, 0.1, 0.3, 0.2], [0.05, 0.0, 0.2, 0.1], [0.3, -0.1, 0.0, 0.2]],
+}
+
+
+@pytest.fixture(scope="module", params=[{}, LABELS], ids=["points", "labels"])
+def weighted(request):
     a, b = RANDOM.random(len(X)), RANDOM.random(len(Y))
     a[::17] = b[::5] = 0
-    given = {"reg": REG, "tol": 1e-6}
+    given = {"reg": REG, "tol": 1e-6, **request.param}
     return [monge.solve_sample(X, Y, a / a.sum(), b / b.sum(), method=m, **given) for m in ("multiscale", "newton")]
 
 
@@ -63,16 +70,25 @@ def test_each_call_of_a_result(weighted, call):
     np.testing.assert_allclose(found, expected, atol=2e-3 / len(X), rtol=0)
 
 
+def test_new_points(dense):
+    result = monge.solve_sample(X, Y, reg=REG, method="multiscale", tol=1e-6)
+    np.testing.assert_allclose(result.transform(X[:7] + 0.01), dense.transform(X[:7] + 0.01), atol=2e-3)
+    with pytest.raises(NotImplementedError, match="^points: new ones have no labels"):
+        monge.solve_sample(X, Y, reg=REG, method="multiscale", tol=1e-2, **LABELS).transform(X[:7])
+
+
 def test_draws_have_entries(weighted):
     plan, (rows, columns) = weighted[0].plan, weighted[0].sample(3000, seed=1)
     assert (plan[rows, columns] > 0).all()
     assert abs(np.mean(X[rows, 0] * Y[columns, 1]) - (X[:, 0] @ plan @ Y[:, 1]) / plan.sum()) <= 5 / np.sqrt(3000)
 
 
+@pytest.mark.parametrize("labels", [{}, LABELS], ids=["points", "labels"])
 @pytest.mark.parametrize("unbalanced", [0.1, (0.05, np.inf)])
-def test_unbalanced(unbalanced):
+def test_unbalanced(unbalanced, labels):
     results = [
-        monge.solve_sample(X, Y, reg=REG, tol=1e-6, unbalanced=unbalanced, method=m) for m in ("multiscale", "newton")
+        monge.solve_sample(X, Y, reg=REG, tol=1e-6, unbalanced=unbalanced, method=m, **labels)
+        for m in ("multiscale", "newton")
     ]
     assert results[0].report.left_out > 0 == results[1].report.left_out
     assert abs(results[0].value - results[1].value) <= 1e-7

@@ -11,12 +11,12 @@
 namespace monge::cpu {
 
 /// The order of a cloud's tree. Throws invalid_argument for a coordinate that is not finite, by the caller's index.
-std::shared_ptr<PointOrder const> order_of(char const* field, MatrixView points, int threads);
+std::shared_ptr<PointOrder const> order_of(char const* field, MatrixView points, IndexView labels, int threads);
 
 /// A copy of two clouds, the points of each in the order of its tree.
 class OrderedClouds {
  public:
-  /// Throws invalid_argument for a coordinate that is not finite.
+  /// Throws invalid_argument for a coordinate that is not finite and for a label without a class.
   OrderedClouds(PointCloud const& given, int threads);
   /// In the same order as before.
   OrderedClouds(PointCloud const& given, Ordering const& like);
@@ -33,6 +33,7 @@ class OrderedClouds {
 
   std::shared_ptr<PointOrder const> order_[2];
   std::vector<double> x_, y_;
+  std::vector<std::int64_t> labels_x_, labels_y_;
   PointCloud clouds_;
 };
 

@@ -68,11 +68,15 @@ template <class T>
 void PointCosts<T>::add_labels(PointCloud const& geometry, std::span<double const> a, std::span<double const> b) {
   if (!cost_.labels) return;
   use_labels(std::make_shared<PointLabels>(cost_.labels, geometry.labels, a, b));
-  for (Side const side : kSides) {
-    int const s = static_cast<int>(side);
-    for (std::size_t i = 0; i < shift_[s].size(); ++i) shift_[s][i] += labels_->shift[s][to_size(labels_->of[s][i])];
-  }
+  for (Side const side : kSides) add_label_shifts(side);
   this->mean_ += labels_->mean;
+}
+
+template <class T>
+void PointCosts<T>::add_label_shifts(Side side) {
+  if (!labels_) return;
+  int const s = static_cast<int>(side);
+  for (std::size_t i = 0; i < shift_[s].size(); ++i) shift_[s][i] += labels_->shift[s][to_size(labels_->of[s][i])];
 }
 
 template <class T>
@@ -211,6 +215,7 @@ ScoreSource<T> PointCosts<T>::scores(Side rows) const {
   LabelTable<T> labels;
   if (auto const& table = label_scores_[static_cast<int>(rows)]) {
     labels = {.table = table->data(),
+              .size = std::ssize(*table),
               .row_stride = cost_.labels->classes(opposite(rows)),
               .rows = packed_labels_[static_cast<int>(rows)].data(),
               .columns = packed_labels_[static_cast<int>(opposite(rows))].data()};
@@ -248,8 +253,8 @@ std::unique_ptr<Costs<T> const> PointCosts<T>::part(Side side, std::span<std::in
 }
 
 template <class T>
-std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) const {
-  require_no_labels(cost_);
+std::shared_ptr<PointCosts<T> const> PointCosts<T>::at(Side side, MatrixView points, IndexView labels) const {
+  require_labels(cost_, labels);
   Side const other = opposite(side);
   Features const features(cost_, "points", points);
   std::vector<double> centre = centre_of("points", features.view(), {});
@@ -260,6 +265,8 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
   result->shift_[static_cast<int>(side)] = result->shift_of(side, features.view());
   if (cost_.function == CostFunction::cosine)
     result->undirected_[static_cast<int>(side)] = undirected(points, centre_of("points", points, {}));
+  if (labels_) result->use_labels(std::make_shared<PointLabels>(labels_->at(side, labels)));
+  result->add_label_shifts(side);
 
   // The new points have another centre, so the kept side's shift, which depends on it, changes too.
   PackedPoints<T> const& kept = cloud(other).packed;

@@ -27,13 +27,17 @@ class PointCosts final : public Costs<T> {
   PointCosts const* of_points() const override { return this; }
   /// The costs with other points on `side`. Both shifts may change. To keep the user's potential of a side, add the old
   /// shift to the operator's and subtract the new one.
-  std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const;
+  std::shared_ptr<PointCosts const> at(Side side, MatrixView points, IndexView labels) const;
   PointValues<T> points(Side side) const;
   /// The features of the points (geometry/point_cost.hpp): points() unless the cost reads directions.
   PointValues<T> features(Side side) const { return {&cloud(side).packed, cloud(side).centre}; }
   PointCost const& cost() const { return cost_; }
   /// Null without labels.
   PointLabels const* labels() const { return labels_.get(); }
+  /// The labels of one side; empty where there are none.
+  std::span<std::int64_t const> labels(Side side) const {
+    return labels_ ? std::span(labels_->of[static_cast<int>(side)]) : std::span<std::int64_t const>();
+  }
   /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and one packed cloud.
   /// The packed cloud is that of `like` on `side` if possible.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
@@ -64,6 +68,7 @@ class PointCosts final : public Costs<T> {
   void use_labels(std::shared_ptr<PointLabels const> labels);
   /// Adds the labels' part to shifts and mean.
   void add_labels(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
+  void add_label_shifts(Side side);
   /// The constant in the rows' shift.
   double constant() const;
   Cloud const& cloud(Side side) const { return *clouds_[static_cast<int>(side)]; }

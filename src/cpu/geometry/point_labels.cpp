@@ -9,9 +9,9 @@ namespace monge::cpu {
 namespace {
 
 std::vector<std::int64_t> labels_of(char const* field, IndexView view, std::int64_t classes) {
+  require_classes(field, view, classes);
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < view.size; ++i) labels.push_back(view.data[i * view.stride]);
-  require_classes(field, labels, classes);
   return labels;
 }
 
@@ -51,9 +51,16 @@ PointLabels::PointLabels(std::shared_ptr<LabelCosts const> costs_of_classes, Lab
   }
 }
 
+PointLabels PointLabels::at(Side side, IndexView labels) const {
+  PointLabels result = *this;
+  result.of[static_cast<int>(side)] = labels_of("labels", labels, costs->classes(side));
+  return result;
+}
+
 template <class T>
 PackedLabels<T> pack_labels(std::span<std::int64_t const> labels) {
-  PackedLabels<T> packed(to_size(padded_to_panel<T>(std::ssize(labels))), 0);
+  std::int64_t const last = labels.empty() ? 0 : labels.back();
+  PackedLabels<T> packed(to_size(padded_to_panel<T>(std::ssize(labels))), static_cast<LabelIndex<T>>(last));
   for (std::size_t i = 0; i < labels.size(); ++i) packed[i] = static_cast<LabelIndex<T>>(labels[i]);
   return packed;
 }

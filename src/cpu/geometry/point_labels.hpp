@@ -18,6 +18,8 @@ struct PointLabels {
   /// Throws invalid_argument for a label without a class.
   PointLabels(std::shared_ptr<LabelCosts const> costs, Labels const& labels, std::span<double const> a,
               std::span<double const> b);
+  /// The same with other points on `side`.
+  PointLabels at(Side side, IndexView labels) const;
 
   std::shared_ptr<LabelCosts const> costs;
   std::vector<std::int64_t> of[2];  // Labels of the points of a side.
@@ -28,7 +30,7 @@ struct PointLabels {
 
 /// The labels of one side, packed for the kernels.
 template <class T>
-using PackedLabels = std::vector<LabelIndex<T>>;  // Zeros follow up to a whole panel.
+using PackedLabels = std::vector<LabelIndex<T>>;  // The last label is repeated up to a whole panel.
 template <class T>
 PackedLabels<T> pack_labels(std::span<std::int64_t const> labels);
 

@@ -46,6 +46,7 @@ using LabelIndex = std::conditional_t<std::is_same_v<T, float>, std::int32_t, st
 template <class T>
 struct LabelTable {
   T const* table = nullptr;  // Null without labels.
+  std::int64_t size = 0;     // Entries of the table.
   std::int64_t row_stride = 0;
   LabelIndex<T> const* rows = nullptr;  // Labels of the points, padded to whole panels, as are `columns`.
   LabelIndex<T> const* columns = nullptr;

@@ -46,6 +46,7 @@ class SideModels {
         log_unit_(kLog2e / eps),
         threads_(threads) {}
 
+  double log_unit() const { return log_unit_; }
   TileModels operator()(std::vector<double> const& potential, std::span<double const> weights) const {
     std::vector<double> logits(potential.size());
     std::ranges::transform(potential, logits.begin(), [&](double value) { return value * log_unit_; });
@@ -58,6 +59,19 @@ class SideModels {
   int threads_;
 };
 
+/// What the labels of two points add to a logit, as passes read them: `unit` is the logit of a cost of 1.
+template <class T>
+LabelLogits label_logits(Costs<T> const& costs, Side rows, double unit) {
+  LabelTable<T> const table = costs.scores(rows).labels;
+  if (table.table == nullptr) return {};
+  LabelLogits result{table.row_stride, {}};
+  for (std::int64_t e = 0; e < table.size; ++e) {
+    double const logit = -unit * costs.factor() * static_cast<double>(table.table[e]);
+    result.logit.push_back(logit + kModelRounding * std::abs(logit));
+  }
+  return result;
+}
+
 /// The tiles that the sums of one side need: rows are its points.
 template <class T>
 struct Needed {
@@ -68,9 +82,10 @@ struct Needed {
     SideModels const of_other(ordering, opposite(side), eps, workers.threads);
     TileModels const columns = of_other(other.values(), data.weight(opposite(side)));
     std::int64_t const count = tiles_nearby(ordering.of(side).boxes.dimension());
-    TileList const near = nearest(of_side(own.values(), {}), columns, count, workers.threads);
+    LabelLogits const labels = label_logits(*data.costs, side, of_side.log_unit());
+    TileList const near = nearest({of_side(own.values(), {}), columns, labels}, count, workers.threads);
     transform = softmin_over(near, data, side, other, eps, workers);
-    found = reach(of_side(transform, {}), columns, ordering.share, workers.threads);
+    found = reach({of_side(transform, {}), columns, labels}, ordering.share, workers.threads);
   }
 
   std::vector<double> transform;  // An upper bound of that of `other`.
@@ -80,10 +95,12 @@ struct Needed {
 }  // namespace
 
 template <class T>
-OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points) {
-  return {std::move(order),
-          TileBoxes(points.size, points.dimension,
-                    [&points](std::int64_t place, std::int64_t k) -> double { return points.coordinate(place, k); })};
+OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points,
+                         std::span<std::int64_t const> labels) {
+  auto const coordinate = [&points](std::int64_t place, std::int64_t k) -> double {
+    return points.coordinate(place, k);
+  };
+  return {std::move(order), TileBoxes(points.size, points.dimension, coordinate, labels)};
 }
 
 namespace {
@@ -142,7 +159,8 @@ TileList upper_tiles(TileList const& tiles) {
 }
 
 #define MONGE_INSTANTIATE(T)                                                                        \
-  template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&);     \
+  template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&,      \
+                                    std::span<std::int64_t const>);                                 \
   template PlanTiles plan_tiles(PlanData<T> const&, double, Workers const&);                        \
   template PlanTiles sweep_tiles(PlanData<T> const&, double, Workers const&, NextPotential const&); \
   template CountedList transform_tiles(PlanData<T> const&, Side, double, Workers const&);

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,12 @@ struct OrderedSide {
   std::shared_ptr<PointOrder const> order;
   TileBoxes boxes;
 };
-/// `points` outlives the result.
+/// `points` outlives the result. `labels`: in the order; empty where there are none.
 template <class T>
-OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points);
+OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T> const& points,
+                         std::span<std::int64_t const> labels);
 
-/// Squared distances, times `scale`, of the points of ordered sides.
+/// Squared distances, times `scale`, of the points of ordered sides, and costs of their labels.
 struct Ordering {
   std::shared_ptr<OrderedSide const> side[2];
   double scale;

@@ -187,7 +187,7 @@ HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t c, std::in
   });
 }
 
-// Adds the term of the labels.
+// Adds the term of the labels. Listed columns have ascending labels, so most register tiles have one label.
 template <class T, int kRows, int kVecs>
 HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t c, std::int64_t r0,
                           TileVectors<T, kRows, kVecs>& acc) {
@@ -195,6 +195,13 @@ HWY_INLINE void AddLabels(StripeArgs<T> const& args, std::int64_t c, std::int64_
   hn::RebindToSigned<Tag<T>> const di;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   LabelTable<T> const& labels = args.source.labels;
+  LabelIndex<T> const first = labels.columns[c], last = labels.columns[c + kVecs * kLanes - 1];
+  if (args.panels != nullptr && first == last) {
+    ForEachScore<T, kRows, kVecs>(acc, [&](auto score, int r, int) {
+      return hn::Add(score, hn::Set(d, labels.row(args.first_row + r0 + r)[first]));
+    });
+    return;
+  }
   hn::Vec<decltype(di)> columns[kVecs];
   MONGE_UNROLL_TILE
   for (int v = 0; v < kVecs; ++v) columns[v] = hn::LoadU(di, labels.columns + c + v * kLanes);

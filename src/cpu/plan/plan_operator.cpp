@@ -443,14 +443,15 @@ double PlanOperator<T>::label_cost() {
   PointLabels const* const labels = points ? points->labels() : nullptr;
   if (!labels) return 0;
   std::vector<std::int64_t> const &x = labels->of[0], &y = labels->of[1];
+  PointOrders const& orders = vectors_.orders();
   HostVector const& total = on_host(marginal(Side::rows));
   HostVector label_costs(size(Side::rows));
   for_each_row(Side::rows, RowOf::shares, [&](int, Row const& row) {
-    double const* const cost = labels->costs->cost.data() + x[to_size(row.i)] * labels->costs->columns;
+    double const* const cost = labels->costs->cost.data() + x[to_size(row.place)] * labels->costs->columns;
     double const origin = cost[0];  // A common offset of the costs would make the rounding of the shares count.
     double mean = 0;
     for (std::size_t k = 0; k < row.values.size(); ++k)
-      mean += static_cast<double>(row.values[k]) * (cost[y[to_size(row.j(k))]] - origin);
+      mean += static_cast<double>(row.values[k]) * (cost[y[to_size(orders.place(Side::columns, row.j(k)))]] - origin);
     label_costs[row.place] = total[row.place] * (origin + mean);
   }).share({of_rows(label_costs.values().data())});
   CompensatedSum sum;

@@ -54,8 +54,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   std::unique_ptr<monge::EntrySolver> entry_solver(double per_row) override;
   std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
   using PlanPoints::at;
-  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points,
-                                          std::shared_ptr<PointOrder const> order) const override;
+  std::unique_ptr<monge::PlanOperator> at(Side side, NewPoints const& given) const override;
 
  private:
   PlanPoints* points_or_null() override { return data_.costs->of_points() ? this : nullptr; }

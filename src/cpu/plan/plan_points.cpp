@@ -126,21 +126,27 @@ void PlanOperator<T>::distance_changes(Side side, Vector const& v, Vector const&
 }
 
 template <class T>
-std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points,
-                                                         std::shared_ptr<PointOrder const> order) const {
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, NewPoints const& given) const {
   Side const other = opposite(side);
   PlanData<T> moved = data_;
+  MatrixView points = given.points;
+  IndexView labels = given.labels;
+  std::shared_ptr<PointOrder const> order = given.order;
   std::vector<double> ordered;
+  std::vector<std::int64_t> ordered_labels;
   if (data_.ordering) {
-    if (!order) order = order_of("points", points, workers_.threads);
+    if (!order) order = order_of("points", points, labels, workers_.threads);
     ordered = in_order(points, *order, workers_.threads);
+    ordered_labels = in_order(labels, *order);
     points = MatrixView(ordered.data(), points.rows(), points.columns());
+    labels = {ordered_labels.data(), std::ssize(ordered_labels)};
   }
-  moved.costs = of_points().at(side, points);
+  std::shared_ptr<PointCosts<T> const> const costs = of_points().at(side, points, labels);
+  moved.costs = costs;
   if (data_.ordering) {
     auto ordering = std::make_shared<Ordering>(*data_.ordering);
     ordering->side[static_cast<int>(side)] =
-        std::make_shared<OrderedSide>(ordered_side(order, *moved.costs->of_points()->features(side).packed));
+        std::make_shared<OrderedSide>(ordered_side(order, *costs->features(side).packed, costs->labels(side)));
     moved.ordering = std::move(ordering);
   }
   moved.weights[static_cast<int>(side)] =
@@ -161,8 +167,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   template void PlanOperator<T>::directions(Side, Vector&, Vector&) const;                               \
   template void PlanOperator<T>::distance_gradients(Side, Vector const*, Vector const*, Vector&);        \
   template void PlanOperator<T>::distance_changes(Side, Vector const&, Vector const&, Vector&, Vector&); \
-  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, MatrixView,                    \
-                                                                    std::shared_ptr<PointOrder const>) const;
+  template std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side, NewPoints const&) const;
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

@@ -9,6 +9,12 @@
 namespace monge::cuda {
 namespace {
 
+std::shared_ptr<DeviceArray<int> const> on_device(SharedRuntime const& runtime, PointOrder const* order) {
+  if (order == nullptr) return nullptr;
+  return std::make_shared<DeviceArray<int> const>(
+      uploaded(runtime, std::vector<int>(order->point.begin(), order->point.end())));
+}
+
 /// `order`: null for that of a tree.
 std::shared_ptr<OrderedSide const> side_of(SharedRuntime const& runtime, Costs const& costs, Side side,
                                            std::shared_ptr<DeviceArray<int> const> order) {
@@ -30,21 +36,21 @@ OrderedSide::OrderedSide(SharedRuntime const& runtime, std::shared_ptr<DeviceArr
   find_boxes(points_, levels_, boxes_.data(), runtime->stream());
 }
 
-std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double share) {
+std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double share,
+                                              PointOrders const& given) {
   auto result = std::make_shared<Ordering>();
   result->share = share;
-  for (Side const side : kSides) result->side[side_index(side)] = side_of(runtime, costs, side, nullptr);
+  for (Side const side : kSides) {
+    int const s = side_index(side);
+    result->side[s] = side_of(runtime, costs, side, on_device(runtime, given.of[s].get()));
+  }
   return result;
 }
 
 std::shared_ptr<Ordering const> ordering_at(SharedRuntime const& runtime, Ordering const& ordering, Costs const& costs,
                                             Side side, PointOrder const* given) {
   auto result = std::make_shared<Ordering>(ordering);
-  std::shared_ptr<DeviceArray<int> const> order;
-  if (given)
-    order = std::make_shared<DeviceArray<int> const>(
-        uploaded(runtime, std::vector<int>(given->point.begin(), given->point.end())));
-  result->side[side_index(side)] = side_of(runtime, costs, side, std::move(order));
+  result->side[side_index(side)] = side_of(runtime, costs, side, on_device(runtime, given));
   return result;
 }
 
@@ -52,9 +58,8 @@ std::shared_ptr<Ordering const> twin_ordering(SharedRuntime const& runtime, Orde
                                               Costs const& costs) {
   auto result = std::make_shared<Ordering>(ordering);
   result->side[0] = side_of(runtime, costs, Side::rows, ordering.side[0]->order());
-  result->side[1] = ordering.side[1] == ordering.side[0]
-                        ? result->side[0]
-                        : side_of(runtime, costs, Side::columns, ordering.side[1]->order());
+  bool const is_same = costs.scores(Side::rows).rows.points == costs.scores(Side::columns).rows.points;
+  result->side[1] = is_same ? result->side[0] : side_of(runtime, costs, Side::columns, ordering.side[1]->order());
   return result;
 }
 

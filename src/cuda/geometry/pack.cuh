@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   if (block * kPackRows >= cloud.packed.padded_size) return;
   T* const out =
       static_cast<T*>(const_cast<void*>(cloud.packed.points)) + static_cast<std::int64_t>(row) * cloud.packed.stride;
-  double square = 0, rounded_square = 0, largest = 0, leaning = 0, constant = 0;
+  double square = 0, rounded_square = 0, label_square = 0, largest = 0, leaning = 0, constant = 0;
   for (int k = lane; k < cloud.packed.stride; k += 32) {
     T rounded = 0;
     if (row < cloud.size && k < cloud.packed.dimension) {
@@ -147,6 +147,8 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
       if (of_point) {
         square += value * value;
         rounded_square += static_cast<double>(rounded) * static_cast<double>(rounded);
+      } else {
+        label_square += static_cast<double>(rounded) * static_cast<double>(rounded);
       }
     }
     out[k] = rounded;
@@ -154,10 +156,12 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   }
   square = warp_sum(square);
   rounded_square = warp_sum(rounded_square);
+  label_square = warp_sum(label_square);
   leaning = warp_sum(leaning);
   constant = warp_sum(constant);
   largest = warp_max(largest);
-  if (row < cloud.size && lane == 0) cloud.norm[row] = cloud.norm_factor * rounded_square;
+  if (row < cloud.size && lane == 0)
+    cloud.norm[row] = cloud.norm_factor * rounded_square + cloud.label_norm_factor * label_square;
   if (!cloud.row_findings) return;
 
   __shared__ RowFindings found[kPackRows];
@@ -283,7 +287,8 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
     sum += (after - before) * arguments.product * static_cast<double>(from[k]);
     // Differences of centres keep their digits even if the clouds are far from the origin.
     sum += (after - before) / 2 *
-           (arguments.square != 0 ? arguments.square * ((before - own) + (after - own)) : arguments.product * own);
+           (arguments.square != 0 && k < arguments.dimension ? arguments.square * ((before - own) + (after - own))
+                                                             : arguments.product * own);
   }
   sum = warp_sum(sum);
   if (lane == 0) arguments.shift_out[row] = arguments.shift_in[row] + sum;

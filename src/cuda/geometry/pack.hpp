@@ -40,9 +40,10 @@ struct CloudArguments {
   double const* other_centre;            // Centre of the other side.
   RowFindings* row_findings;             // pack_blocks(packed.padded_size); null if the findings are known.
   CloudFindings* findings;
-  double norm_factor;  // `square` in product form, 0 in difference form.
-  double* norm;        // padded_size
-  double* shift;       // size; null if the shift is known.
+  double norm_factor;        // Of coordinates of points: `square` in product form, 0 in difference form.
+  double label_norm_factor;  // Of coordinates of labels: -`square` in difference form, 0 in product form.
+  double* norm;              // padded_size
+  double* shift;             // size; null if the shift is known.
 };
 
 /// The features of points (geometry/point_cost.hpp), if they are more than coordinates.
@@ -78,6 +79,7 @@ void pack_points(CloudPair const& clouds, Queue const& queue);
 struct GaugeArguments {
   Operand points;
   int size;
+  int dimension;  // Coordinates of points; the others belong to labels.
   double square;  // PointCost::square.
   double product;
   double const* centre;  // Centre of the points; dimension.

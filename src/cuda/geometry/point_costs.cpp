@@ -23,11 +23,12 @@ namespace {
 /// Scores with labels are kept from so many features on. Fewer are multiplied in the time of reading a score.
 constexpr int kLeastFeatures = 33;
 
-/// In few dimensions scores are exact differences, else inner products.
-ScoreForm form_for(PointCost const& cost) {
+/// In few dimensions scores are exact differences, else inner products. Coordinates of labels are differences where
+/// passes leave out pairs, which is for few of them.
+ScoreForm form_for(PointCost const& cost, bool listed) {
   if (cost.is_distance()) return ScoreForm::distances;
-  return cost.is_invariant() && !cost.labels && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
-                                                                                              : ScoreForm::products;
+  bool const few = cost.features() <= kLargestDifferenceDimension;
+  return cost.is_invariant() && few && (listed || !cost.labels) ? ScoreForm::differences : ScoreForm::products;
 }
 
 /// Elements between packed points: as the difference kernel reads them for small dimensions, else whole chunks.
@@ -62,17 +63,17 @@ PointCosts::Points PointCosts::points_of(PointCloud const& clouds, Side side) {
   return side == Side::rows ? Points{"x", clouds.x, clouds.labels.x} : Points{"y", clouds.y, clouds.labels.y};
 }
 
-PointCosts::PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar)
-    : Costs(std::move(runtime)), cost_(std::move(cost)) {
+PointCosts::PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar, bool listed)
+    : Costs(std::move(runtime)), cost_(std::move(cost)), listed_(listed) {
   scalar_ = scalar;
-  form_ = form_for(cost_);
+  form_ = form_for(cost_, listed);
   p_ = cost_.p;
   factor_ = form_ == ScoreForm::products ? cost_.product : form_ == ScoreForm::differences ? cost_.square : cost_.scale;
 }
 
 PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
-                       FindingsMemory const& findings, std::int64_t first, Queue const& queue)
-    : PointCosts(runtime, cost_of(*runtime, clouds), scalar) {
+                       FindingsMemory const& findings, std::int64_t first, Queue const& queue, bool listed)
+    : PointCosts(runtime, cost_of(*runtime, clouds), scalar, listed) {
   make_side(Side::rows, points_of(clouds, Side::rows), findings, first);
   make_side(Side::columns, points_of(clouds, Side::columns), findings, first + 1);
   pack(clouds, a, b, queue);
@@ -201,6 +202,8 @@ CloudArguments PointCosts::arguments(Side side, Points const& points, PointWeigh
       .row_findings = survey.row_findings,
       .findings = survey.findings,
       .norm_factor = form_ == ScoreForm::products ? cost_.square : 0.0,
+      // s |u - v|^2 of two labels exceeds their cost, which is -2 s <u, v>, by the norms.
+      .label_norm_factor = form_ == ScoreForm::differences ? -cost_.square : 0.0,
       .norm = cloud.norm,
       .shift = shifts_[side_index(side)]->data(),
   };
@@ -299,7 +302,7 @@ PointValues PointCosts::labels(Side side) const {
 std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                  bool unshared) const {
   PointCloud const& clouds = clouds_of(geometry);
-  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_of(*runtime_, clouds), scalar_));
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_of(*runtime_, clouds), scalar_, listed_));
   auto const is_free = [&](int s) {
     return clouds_[s].use_count() == 1 && clouds_[s]->survey.use_count() == 1 && shifts_[s].use_count() == 1;
   };
@@ -323,7 +326,7 @@ std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, Point
 
 std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType scalar, Queue const& queue) const {
   PointCloud const& clouds = clouds_of(geometry);
-  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar));
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar, listed_));
   bool const is_self = clouds_[0] == clouds_[1];
   for (int s : {0, 1}) {
     Cloud const& cloud = *clouds_[s];
@@ -348,7 +351,7 @@ std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType
 
 std::shared_ptr<PointCosts const> PointCosts::self(Side side, Queue const& queue) const {
   std::shared_ptr<Cloud> const& cloud = clouds_[side_index(side)];
-  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_));
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_, listed_));
   auto const shift = std::make_shared<Shift>(runtime_, cloud->size);
   combine({cloud->size, 0, {}, shift->data()}, queue);
   for (int s : {0, 1}) {
@@ -361,12 +364,12 @@ std::shared_ptr<PointCosts const> PointCosts::self(Side side, Queue const& queue
   return result;
 }
 
-std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points) const {
-  require_no_labels(cost_);
+std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points, IndexView labels) const {
+  require_labels(cost_, labels);
   Side const other = opposite(side);
-  Points const fresh_points{"points", points};
+  Points const fresh_points{"points", points, labels};
   std::shared_ptr<Cloud> const& kept = clouds_[side_index(other)];
-  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_));
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_, listed_));
   auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 1);
   result->make_side(side, fresh_points, findings, 0);
   result->clouds_[side_index(other)] = kept;
@@ -382,6 +385,7 @@ std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points) c
       {
           .points = kept->operand,
           .size = kept->size,
+          .dimension = static_cast<int>(cost_.dimension),
           .square = cost_.square,
           .product = cost_.product,
           .centre = kept->survey->centre,
@@ -395,7 +399,7 @@ std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points) c
   result->take_findings(side, fresh_points, found);
   result->set_sides(found.constant);
   require_no_overflow_of_new(result->bound());
-  if (undirected_) result->undirected_ = undirected_->at(side, points);
+  if (undirected_) result->undirected_ = undirected_->at(side, points, {});
   return result;
 }
 

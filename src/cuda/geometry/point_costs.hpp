@@ -17,8 +17,9 @@ using FindingsMemory = std::shared_ptr<DeviceArray<CloudFindings> const>;
 class PointCosts final : public Costs {
  public:
   /// Starts packing; finish() must follow. The weights determine the centres. Findings go to `first` and `first` + 1.
+  /// `listed`: for passes over listed tiles, whose scores are differences.
   PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
-             FindingsMemory const& findings, std::int64_t first, Queue const& queue);
+             FindingsMemory const& findings, std::int64_t first, Queue const& queue, bool listed = false);
   /// Takes the findings of x and y from the host. Throws if a coordinate is not finite.
   void finish(PointCloud const& clouds, CloudFindings const* found);
   /// After finish(): keeps the float32 scores of points with labels, if they take at most `cache_bytes`. Passes then
@@ -30,10 +31,10 @@ class PointCosts final : public Costs {
   /// The coordinates that passes read: points() unless the cost reads directions. Coordinates of labels are left out.
   PointValues features(Side side) const;
   PointCost const& cost() const { return cost_; }
-  /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
+  /// The coordinates of labels, whose products times cost().product are their costs; empty without labels.
   PointValues labels(Side side) const;
   /// The same costs with other points on this side. The other side is shared, except for its shift.
-  std::shared_ptr<PointCosts const> at(Side side, MatrixView points) const;
+  std::shared_ptr<PointCosts const> at(Side side, MatrixView points, IndexView labels) const;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
@@ -73,7 +74,7 @@ class PointCosts final : public Costs {
   };
   static Points points_of(PointCloud const& clouds, Side side);
 
-  PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar);
+  PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar, bool listed);
   std::shared_ptr<Survey> make_survey(int size, FindingsMemory const& findings, std::int64_t at) const;
   std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size) const;
   void make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at);
@@ -93,6 +94,7 @@ class PointCosts final : public Costs {
   void set_sides(double constant);
 
   PointCost cost_;
+  bool listed_;
   std::shared_ptr<Cloud> clouds_[2];
   std::shared_ptr<Shift> shifts_[2];
   /// Costs on the points themselves; for the cosine only, whose features are directions.

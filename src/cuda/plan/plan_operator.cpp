@@ -230,7 +230,7 @@ double PlanOperator::label_cost() {
   for (std::size_t e = 0; e < less_centre.size(); ++e) less_centre[e] = -centre[e % centre.size()];
   DeviceArray<double> const shift = uploaded(problem_.runtime, less_centre);
   load_vector(rows.points, labels.size(), width, shift.data(), labels.data(), stream);
-  return problem_.costs->factor() * vectors_.dot(labels, sums);
+  return points->cost().product * vectors_.dot(labels, sums);
 }
 
 void PlanOperator::weight_terms(Side side, double penalty, WeightTerms const& out) {

@@ -121,24 +121,24 @@ void PlanOperator::sum_slopes(Side side, StridedView const* l, StridedView const
   sum_entries(side, Scaling::plan, width, nullptr, out, false, l ? &factors : nullptr, sums_of);
 }
 
-std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points,
-                                                      std::shared_ptr<PointOrder const> order) const {
+std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, NewPoints const& given) const {
   SharedRuntime const& runtime = problem_.runtime;
   DeviceGuard const guard(runtime->index());
   Side const other = opposite(side);
   Problem problem = problem_;
   problem.is_self = false;
-  problem.costs = of_points().at(side, points);
-  if (problem.ordering) problem.ordering = ordering_at(runtime, *problem.ordering, *problem.costs, side, order.get());
+  problem.costs = of_points().at(side, given.points, given.labels);
+  if (problem.ordering)
+    problem.ordering = ordering_at(runtime, *problem.ordering, *problem.costs, side, given.order.get());
   problem.weights[side_index(side)] =
-      std::make_shared<Weights>(runtime, std::vector<double>(to_size(points.rows()), 1.0), runtime->stream());
+      std::make_shared<Weights>(runtime, std::vector<double>(to_size(given.points.rows()), 1.0), runtime->stream());
 
   // The new plan keeps no entries: a second product at the same points is rare. The user's potential of the kept side
   // is unchanged; the internal one changes with the shift.
   Potentials potentials;
-  potentials[side_index(side)] = DeviceVector(runtime, points.rows());
-  load_vector({}, static_cast<int>(points.rows()), 1, problem.costs->shift(side), potentials[side_index(side)].data(),
-              runtime->stream());
+  potentials[side_index(side)] = DeviceVector(runtime, given.points.rows());
+  load_vector({}, static_cast<int>(given.points.rows()), 1, problem.costs->shift(side),
+              potentials[side_index(side)].data(), runtime->stream());
   potentials[side_index(side)].typical = -problem.costs->mean_shift(side);
   DeviceVector& kept = potentials[side_index(other)];
   DeviceVector const& before = potentials_[side_index(other)];

@@ -73,7 +73,8 @@ void PlanTiles::mark(Side side, double const* own, Potentials const& potentials,
   double const log_unit = kLog2e / eps, unit = std::sqrt(problem_.costs->factor() * log_unit);
   auto const make_models = [&](SearchSide const& to, Side of, double const* potential, double const* weight) {
     OrderedSide const& points = problem_.ordering->of(of);
-    find_models({points.points(), points.levels(), points.boxes(), potential, weight, unit, log_unit, to.models},
+    find_models({points.points(), points.levels(), points.boxes(), potential, problem_.costs->norm(of), weight, unit,
+                 log_unit, to.models},
                 stream);
   };
   SearchArguments const search = this->search(side);

@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(32) models_kernel(ModelArguments const of) {
   std::int64_t const first = static_cast<std::int64_t>(word) * kPoints, rest = of.points.size - first;
   for (int p = lane; p < kPoints && p < rest; p += 32) {
     int const point = of.points.point[first + p];
-    values[p / kTile * kPitch + p % kTile] = of.potential[point] * of.log_unit;
+    values[p / kTile * kPitch + p % kTile] = (of.potential[point] - of.norm[point]) * of.log_unit;
     weights[p / kTile * kPitch + p % kTile] = of.weight ? of.weight[point] : 1.0;
   }
   __syncwarp();

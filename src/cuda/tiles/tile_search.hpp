@@ -32,6 +32,7 @@ struct ModelArguments {
   TreeLevels levels;
   double const* boxes;
   double const* potential;  // By the caller's numbers;
+  double const* norm;       // the same, subtracted from the potential;
   double const* weight;     // the same; null: no point is left out, and the masses are numbers of points.
   double unit, log_unit;    // The factors that give coordinates and potentials their units.
   double* models;           // model_size() numbers for each node.

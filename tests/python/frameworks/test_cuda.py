@@ -79,6 +79,22 @@ def test_multiscale():
     torch.testing.assert_close(*gradients, rtol=0, atol=1e-3 / 2300)
 
 
+def test_multiscale_with_labels():
+    random = np.random.default_rng(45)
+    clouds = random.random((2300, 3)).astype("f4"), random.random((2100, 3)).astype("f4") ** 1.5
+    labels = [np.arange(len(points)) ** 2 % 7 % 4 for points in clouds]
+    costs = [[0.0, 0.1, 0.3, 0.2], [0.05, 0.0, 0.2, 0.1], [0.3, -0.1, 0.0, 0.2], [0.2, 0.2, 0.2, 0.0]]
+    given = {"reg": 0.02, "tol": 1e-6, "label_cost": costs}
+    x, y = cuda(clouds)
+    on_device = [torch.tensor(each, device="cuda") for each in labels]
+    result = monge.solve_sample(x, y, method="multiscale", labels_x=on_device[0], labels_y=on_device[1], **given)
+    expected = monge.solve_sample(*clouds, method="sinkhorn", labels_x=labels[0], labels_y=labels[1], **given)
+    assert result.converged and 0 < result.report.left_out <= 1e-6 / 8
+    assert float(result.value) == pytest.approx(float(expected.value), rel=1e-5)
+    np.testing.assert_allclose(result.apply(y).cpu(), expected.apply(clouds[1]), atol=1e-3 / 2300)
+    np.testing.assert_allclose(result.gradients().x.cpu(), expected.gradients().x, atol=1e-3 / 2300)
+
+
 def test_the_callers_stream(clouds):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
