@@ -5,11 +5,11 @@
 // with features s and t that live in one space (fused), or without them (alpha = 1). KL as in entropic.hpp; without eps
 // the plan is exact.
 //
-// E is not convex. A solve descends from several starts and ends where no step lowers the objective: at a local
-// optimum. The report has a lower bound of the global optimum, which in few dimensions meets it (GromovOptions::gap).
-// Each step solves a linear problem. The cost of a pair is the dot product of two vectors, which have min(p, q) + 1
-// coordinates, and r more for features. Memory is therefore O((n + m) (p + q)). docs/math.md, section 21. Sources:
-// Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux, Goldfeld, Kato 2023.
+// E is not convex. A solve descends from several starts and ends where no step lowers the objective: at a stationary
+// plan, as a rule a local optimum. The report has a lower bound of the global optimum, which in few dimensions meets it
+// (GromovOptions::gap). Each step solves a linear problem. The cost of a pair is the dot product of two vectors, which
+// have min(p, q) + 1 coordinates, and r more for features. Memory is therefore O((n + m) (p + q)). docs/math.md,
+// section 21. Sources: Memoli 2011; Peyre, Cuturi, Solomon 2016; Vayer et al. 2020; Rioux, Goldfeld, Kato 2023.
 //
 // For matrices C (n x n) and D (m x m), E(P) = sum_ijkl L(C_ik, D_jl) P_ij P_kl with a loss L (GromovLoss), and M is
 // any matrix. Memory is then O(n^2 + m^2 + n m). E need not be concave, so a step may end within a segment between two
@@ -53,10 +53,11 @@ enum class GromovMarginals {
   balanced,     ///< p = a and q = b.
   semirelaxed,  ///< p = a. b, scaled to the total of a, is the reference of the entropy and of the starts, and columns
                 ///< of no weight stay empty.
-  partial,      ///< p <= a, q <= b, and the total of P is GromovOptions::mass. With eps > 0 for matrices alone.
-  unbalanced,   ///< None. The objective has the terms penalty_a KL(p p^T | a a^T) / 2, penalty_b KL(q q^T | b b^T) / 2
-                ///< and, in the place of eps KL(P | a b^T), eps KL(P P | a b^T a b^T) / 2 of tensor products. eps must
-                ///< be > 0; by the proximal method the objective has no entropy.
+  partial,  ///< p <= a, q <= b, and the total of P is GromovOptions::mass. With eps > 0 for matrices alone, and where
+            ///< this is the total of a and of b, the problem is solved and reported as balanced.
+  unbalanced,  ///< None. The objective has the terms penalty_a KL(p p^T | a a^T) / 2, penalty_b KL(q q^T | b b^T) / 2
+               ///< and, in the place of eps KL(P | a b^T), eps KL(P P | a b^T a b^T) / 2 of tensor products. eps must
+               ///< be > 0; by the proximal method the objective has no entropy.
 };
 constexpr auto names_of(GromovMarginals) {
   using enum GromovMarginals;
@@ -137,15 +138,20 @@ struct GromovOptions {
   /// of 1e-3 of the largest possible norm if this is larger. Each step is solved to a tenth of the change in the step
   /// before, the last one to a marginal error of tolerance / 10 of the mass. With exact plans a search ends when no
   /// step lowers the value. For matrices and open marginals, whose steps may end between two plans, it also ends when
-  /// GromovReport::stationarity is at most this fraction of the value.
+  /// GromovReport::stationarity is at most this fraction of the value. Semi-relaxed proximal plans whose change is
+  /// small must also have a stationarity g of at most 1e-3, or the root of the tolerance if this is larger, of the
+  /// value or of 1e-3 of the largest possible value: a step to the plan that g sees lowers the value v by about g^2 /
+  /// v. Such a search ends after three times the steps to its first small change, since entries that are almost 0 grow
+  /// slowly.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
   /// Number of starts, >= 0. 1: the product plan alone. Larger numbers add, in this order: the descriptors (up to 4096
-  /// points in each cloud), the signs of up to three principal axes, and random rotations; for matrices the last two
-  /// are random plans. 0: all but the random ones; with `cross_moment` this start alone. If there are several starts,
-  /// each takes three steps, with loose tolerances if eps > 0. Then starts with a value of at most twice the least go
-  /// on: the best two if eps > 0, otherwise all. The product plan always goes on.
+  /// points in each cloud), the signs of up to three principal axes, and random rotations. For symmetric matrices the
+  /// axes are one start, an exact plan between three coordinates of classical scaling (up to 4096 rows); random starts
+  /// of matrices are random plans. 0: all but the random ones; with `cross_moment` this start alone. If there are
+  /// several starts, each takes three steps, with loose tolerances if eps > 0. Then starts with a value of at most
+  /// twice the least go on: the best two if eps > 0, otherwise all. The product plan always goes on.
   int starts = 0;
   int seed = 0;  ///< Seed of the random rotations, >= 0.
   Precision precision = Precision::automatic;
@@ -236,8 +242,10 @@ struct GromovReport {
   /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
   /// last step has lowered the objective by at least this much. For matrices with eps it is eps KL(Q | P) of the last
   /// two plans Q and P. With open marginals it is how much less the last linear problem has at its minimum than at the
-  /// plan before. Without eps it is the Frank-Wolfe gap: no plan lowers the linearised objective by more. NaN by the
-  /// proximal method.
+  /// plan before. Without eps, and by the proximal method, it is the Frank-Wolfe gap of the plan: no plan lowers the
+  /// linearised objective by more. It may be large where balanced proximal steps have converged, as their tolerance is
+  /// one of the change alone. NaN by the proximal method if balanced clouds have more than 4096 points or the plan is
+  /// unbalanced, and where the progress function has stopped the solve.
   double stationarity = 0;
   double change = 0;  ///< Change of the cross moment in the last step, relative as the tolerance.
   /// |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is, semi-relaxed without the second term. Partial: what is above a

@@ -14,7 +14,7 @@ from . import _core
 from ._arrays import Array, Place, kept, kept_optional, on_host, read_matrix
 from ._exact import ExactResult, result_of
 from ._followed import requires_gradient
-from ._low_rank import features_of_costs, points_of_distances
+from ._low_rank import features_of_costs, points_of_distances, squared_distances
 from ._names import GROMOV, calls, lower_name, number, shown
 from ._plan_result import PlanResult
 from ._problem import (
@@ -75,6 +75,8 @@ class _Clouds:
     """Of matrices."""
     shifts: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None
     """The terms of the caller's M_ij beyond |s_i - t_j|^2, by rows and by columns."""
+    residual: float = 0.0
+    """The largest difference of distances from the entries of Ca and Cb, as a fraction of the largest."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -123,8 +125,19 @@ class GromovResult(PlanResult):
         return float(self._report.eps)
 
     @property
+    def solved_as(self) -> str:
+        """ "points" or "matrices". Where :func:`monge.solve_gromov` has found points, also their dimensions and the
+        largest difference d of their squared distances from an entry: sqrt(E) differs by at most d times the mass."""
+        clouds = self._clouds
+        if clouds.kind != "distances":
+            return clouds.kind
+        p, q = clouds.x.shape[1], clouds.y.shape[1]
+        return f"points of {p} and {q} dimensions, with the distances to {clouds.residual:.1e} of the largest"
+
+    @property
     def starts(self) -> list[_core.GromovStart]:
-        """`kind` (its name), `iterations`, `value` and `finished` of each start."""
+        """`kind` (its name), `iterations`, `value` and `finished` of each start. This value is that of the report, with
+        reg KL(P | a b^T) as its entropy."""
         return list(self._report.starts)
 
     @property
@@ -255,9 +268,17 @@ class GromovResult(PlanResult):
         return self._attached("transform", self._place.array(on_host(self._clouds.y)[used[nearest]]))
 
     def gradients(self) -> GromovGradients:  # type: ignore[override]
-        """Derivatives of the value by points or matrices, features and weights; for matrices of squared distances by the
-        weights alone, and x and y are None. NotImplementedError for the proximal method, whose plan is no minimiser."""
-        found = self._derivatives("gradients")
+        """Derivatives of the value by points or matrices, features and weights. NotImplementedError for the proximal
+        method, whose plan is no minimiser."""
+        found, clouds = self._derivatives("gradients"), self._clouds
+        if clouds.kind == "distances":
+            plan, alpha = on_host(self._linear.plan).astype(np.float64), self._report.alpha
+            row, column = plan.sum(1), plan.sum(0)
+            c, d = squared_distances(clouds.x), squared_distances(clouds.y)
+            found["x"] = 2 * alpha * (np.outer(row, row) * c - plan @ d @ plan.T)
+            found["y"] = 2 * alpha * (np.outer(column, column) * d - plan.T @ c @ plan)
+            if clouds.shifts is not None:
+                found["s"] = (1 - alpha) * plan
         if self._has_entropy:
             for name, weights in zip("ab", self._weights):
                 found[name] += self.reg * (_log(weights) + 1.5 - self._report.mass)
@@ -340,11 +361,12 @@ class GromovResult(PlanResult):
 
     def __repr__(self) -> str:
         (n, m), report = self.shape, self._report
-        starts = ", ".join(f"{start.kind} {start.value + self._shift:.6g}" for start in report.starts)
+        offset = self._objective - report.value  # The values of starts have reg KL(P | a b^T).
+        starts = ", ".join(f"{start.kind} {start.value + offset:.6g}" for start in report.starts)
         return (
-            f"<GromovResult {n} x {m}: {report.status} after {report.iterations} steps, value {self._objective:.6g}, "
-            f"value_quad + value_linear {self._value_quad + self._value_linear:.6g} >= lower bound "
-            f"{self.lower_bound:.6g}, starts {starts}>"
+            f"<GromovResult {n} x {m}, {self.solved_as}: {report.status} after {report.iterations} steps, value "
+            f"{self._objective:.6g}, value_quad + value_linear {self._value_quad + self._value_linear:.6g} >= "
+            f"lower bound {self.lower_bound:.6g}, starts {starts}>"
         )
 
 
@@ -405,6 +427,8 @@ def _library_options(
     kind = lower_name("reg_type", reg_type, "'entropy' or 'KL'")
     if kind not in ("entropy", "kl"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'entropy' or 'KL'")
+    if marginals is not None:  # The library may report partial plans of the whole mass as balanced.
+        kind = "kl"
     if (method := own.pop("method", None)) is not None:
         own["method"] = _POT_METHODS.get(method.lower(), method) if isinstance(method, str) else method
     penalties = pair_of_penalties(unbalanced) if marginals == "unbalanced" else (None, None)
@@ -502,15 +526,16 @@ def solve_gromov_sample(
     min_P  alpha E(P) + (1 - alpha) <M, P> + reg sum P log P,  P 1 = a,  P^T 1 = b,  P >= 0,
     E(P) = sum_ijkl (|x_i - x_k|^2 - |y_j - y_l|^2)^2 P_ij P_kl,  M_ij = |s_i - t_j|^2
 
-    is POT's ``solve_gromov(dist(X_a, X_a), dist(X_b, X_b), dist(s, t))``. E is not convex: the result is a local optimum,
-    the best one from several starts, with a bound of its distance to the global one. With `gap` it is the global optimum.
+    is POT's ``solve_gromov(dist(X_a, X_a), dist(X_b, X_b), dist(s, t))``. E is not convex: the result is a stationary
+    plan, the best one from several starts, with a bound of its distance to the global one. With `gap` it is the global
+    optimum.
 
     Args:
         X_a, X_b: Points (n x p) and (m x q).
         s, t: Features (n x r) and (m x r) of the points; both or neither.
         a, b: Weights (n) and (m), non-negative, with equal totals. By default uniform, with total 1 or that of the other
             side.
-        metric: "sqeuclidean", the distances within the clouds.
+        metric: "sqeuclidean", the distances within the clouds. :func:`solve_gromov` takes matrices of others.
         reg: The weight of the entropy, in the units of E, squared distances squared. Without it, or with 0, the plan is
             exact. OTT's epsilon is half of `reg`. The library's name is `eps`.
         reg_type: "entropy" adds reg sum P log P to the value, as POT's solve_gromov; "KL", and open
@@ -560,7 +585,8 @@ def solve_gromov_sample(
     (True, True)
     """
     if metric != "sqeuclidean":
-        raise NotImplementedError(f"metric: is {shown(metric)}; must be 'sqeuclidean'")
+        must = "must be 'sqeuclidean'; solve_gromov takes matrices of any others"
+        raise NotImplementedError(f"metric: is {shown(metric)}; {must}")
     translated, kind = _library_options(options, reg, reg_type, unbalanced, unbalanced_type, max_iter, tol)
     of_x, of_y = _features(s, t)
     x, y = read_matrix("X_a", X_a, "(n, p)"), read_matrix("X_b", X_b, "(m, q)")
@@ -605,15 +631,17 @@ def solve_gromov(
 
     Squared distances, as those of POT's ``dist(x, x)``, beside features or an M of low rank are solved as points. Points
     with these distances are found by a pivoted Cholesky factorisation of rank p, at a cost of n p^2, and one pass over the
-    matrix proves them. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. Euclidean distances
-    of n points are squared distances of points of n - 1 dimensions, so they are accepted up to n = 1025. M may be any sum
-    of a matrix of rank up to 64, terms of rows and terms of columns, as squared distances are.
+    matrix proves them, up to p = n / 2 (or 16). In float64 an entry may differ by 1.5e-11 of the largest, or else by
+    2.4e-7, since points far from the origin cost digits, and in float32 by 5e-4; `solved_as` of the result has the
+    largest difference. The problem is then that of :func:`solve_gromov_sample`: no step reads a matrix. M may be any sum of a
+    matrix of rank up to 64, terms of rows and terms of columns, as squared distances are.
 
-    For other matrices, and for tensors of PyTorch that require gradients, a step takes O(n m (n + m)) on the CPU, and
-    memory is O(n^2 + m^2 + n m). The objective need not be concave then. A step without `reg` ends at the least value
+    For other matrices, Euclidean distances among them, a step takes O(n m (n + m)) on the CPU, and memory is
+    O(n^2 + m^2 + n m). The objective need not be concave then. A step without `reg` ends at the least value
     between two plans, so the result may have more than n + m - 1 entries; the search then ends where the linearised
-    objective falls by at most `tol` times the value. Starts are the product plan, descriptors and random plans. With open
-    marginals this is so for every problem with M, whose terms of rows and columns are no constants then.
+    objective falls by at most `tol` times the value. Starts are the product plan, descriptors, for symmetric
+    matrices one between three coordinates of classical scaling ("axes"), and random plans. With open marginals this is
+    so for every problem with M, whose terms of rows and columns are no constants then.
 
     Args:
         Ca, Cb: Matrices (n x n) and (m x m).
@@ -630,8 +658,7 @@ def solve_gromov(
     Other arguments are as for :func:`solve_gromov_sample`.
 
     Returns:
-        :class:`GromovResult`, without `transform`. Derivatives are by the weights, and by matrices that are not solved as
-        points.
+        :class:`GromovResult`, without `transform`. Derivatives are by matrices, M or features, and weights.
 
     Raises:
         NotImplementedError: As for :func:`solve_gromov_sample`.
@@ -661,11 +688,12 @@ def solve_gromov(
     is_start = plan_init is None or isinstance(plan_init, GromovResult)
     is_partial = translated.get("marginals") == "partial" and translated.get("eps", 0) > 0
     needs_matrices = is_open and (M is not None or not is_start or is_partial)
-    is_general = follows or needs_matrices or kind_of_loss != "square"
+    is_general = needs_matrices or kind_of_loss != "square"
     clouds = None if is_general else _of_distances(of_a, of_b, costs, of_t)
     if clouds is None:
         sides = (kept(Ca, of_a), kept(Cb, of_b)) if follows else (of_a, of_b)
-        clouds = _Clouds(*sides, costs, of_t, inputs if follows else None, "matrices", kind_of_loss)
+        clouds = _Clouds(*sides, costs, of_t, None, "matrices", kind_of_loss)
+    clouds = replace(clouds, followed=inputs if follows else None)
     weights = kept_optional("a", a), kept_optional("b", b)
     return _run(place, clouds, *weights, kind, translated, plan_init, n_threads, shows(progress, verbose))
 
@@ -686,10 +714,11 @@ def _of_distances(Ca: Array, Cb: Array, costs: Array | None, t: Array | None) ->
         raise ValueError(f"M: has shape {tuple(costs.shape)}; must be {(len(Ca), len(Cb))}, the sizes of Ca and Cb")
     if x is None or y is None:
         return None
+    points, residual = (x[0], y[0]), max(x[1], y[1])
     if costs is None or t is not None:
-        return _Clouds(x, y, costs, t, kind="distances")
+        return _Clouds(*points, costs, t, kind="distances", residual=residual)
     found = features_of_costs("M", on_host(costs))
     if found is None:
         return None
     s, t, *shifts = found
-    return _Clouds(x, y, s, t, kind="distances", shifts=(shifts[0], shifts[1]))
+    return _Clouds(*points, s, t, kind="distances", shifts=(shifts[0], shifts[1]), residual=residual)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any, ParamSpec
@@ -38,21 +39,26 @@ _OF_VALUE = """POT's ``ot.gromov.{0}2``: the value, without entropy.
 
 
 def _plan_and_value(
-    solve: Callable[_Arguments, GromovResult], prefix: str = ""
+    solve: Callable[_Arguments, GromovResult], prefix: str = "", **of_value: Any
 ) -> tuple[Callable[_Arguments, Any], Callable[_Arguments, Any]]:
     """The functions of POT with the arguments of `solve` that return the plan, and the value, whose name ends with 2.
-    `prefix` stands before "gw_dist" or "fgw_dist", the value's name in the log."""
+    `prefix` stands before "gw_dist" or "fgw_dist", the value's name in the log; `of_value` are defaults of the function
+    for the value that differ."""
     solve.__name__ = solve.__qualname__ = solve.__name__.removeprefix("_")
     signature = inspect.signature(solve)
 
     def made(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> tuple[GromovResult, Any, Log, bool]:
-        log = truth("log", signature.bind(*arguments, **keywords).arguments.get("log", False))
+        given = signature.bind(*arguments, **keywords)
+        given.apply_defaults()
+        log = truth("log", given.arguments["log"])
         result = solve(*arguments, **keywords)
         is_fused = result._clouds.s is not None
         value = result.value if result.reg == 0 else result.value_linear + result.value_quad
         steps: Log = {"err": [result.report.change]} if result.reg > 0 else {"loss": [value]}
         if result.reg == 0 and result.potentials is not None:
             steps["u"], steps["v"] = result.potentials
+        if given.arguments.get("marginal_loss") is False:
+            steps["loss"] = value - _terms_of_marginals(result, given.arguments)
         terms = {"quad_loss": result.value_quad, "lin_loss": result.value_linear} if is_fused else {}
         return result, value, {**steps, prefix + ("fgw_dist" if is_fused else "gw_dist"): value, **terms}, log
 
@@ -63,15 +69,27 @@ def _plan_and_value(
 
     @functools.wraps(solve)
     def value(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> Any:
-        result, found, entries, log = made(*arguments, **keywords)
+        bound = signature.bind_partial(*arguments, **keywords).arguments
+        left: Any = {name: default for name, default in of_value.items() if name not in bound}
+        result, found, entries, log = made(*arguments, **keywords, **left)
         return (found, entries | {"T": result.plan, "result": result}) if log else found
 
     name = solve.__name__
     value.__name__ = value.__qualname__ = f"{name}2"
     value.__doc__ = _OF_VALUE.format(name) + (solve.__doc__ or "").partition("\n\n")[2]
-    for function in (plan, value):
-        function.__signature__ = signature.replace(return_annotation=Any)  # type: ignore[attr-defined]
+    for function, defaults in ((plan, {}), (value, of_value)):
+        parameters = [one.replace(default=defaults.get(one.name, one.default)) for one in signature.parameters.values()]
+        function.__signature__ = inspect.Signature(parameters, return_annotation=Any)  # type: ignore[attr-defined]
     return plan, value
+
+
+def _terms_of_marginals(result: GromovResult, given: dict[str, Any]) -> float:
+    """The terms of alpha E(P) that depend on the marginals of P alone, as POT separates them."""
+    c, d = (_host(name, given[name]) for name in ("C1", "C2"))
+    row, column = (on_host(side).astype(float) for side in result.marginals)
+    is_square = given["loss_fun"] == "square_loss"
+    of_c, of_d = (c**2, d**2) if is_square else (c * np.log(c + 1e-15) - c, d)
+    return float(result.report.alpha * (row @ of_c @ row + column @ of_d @ column))
 
 
 def _solve(
@@ -228,7 +246,7 @@ def _entropic_gromov_wasserstein(
         max_iter,
         tol,
         options,
-        reg=epsilon,
+        reg=_positive("epsilon", epsilon),
         method=_solver(solver),
         verbose=verbose,
     )
@@ -277,10 +295,17 @@ def _entropic_fused_gromov_wasserstein(
         max_iter,
         tol,
         options,
-        reg=epsilon,
+        reg=_positive("epsilon", epsilon),
         method=_solver(solver),
         verbose=verbose,
     )
+
+
+def _positive(field: str, weight: Any) -> float:
+    value = number(field, weight)
+    if not value > 0:
+        raise ValueError(f"{field}: is {value:g}; must be > 0")
+    return value
 
 
 def _solver(solver: Any) -> str:
@@ -310,14 +335,14 @@ def _BAPG_gromov_wasserstein(
     "PPA". POT's steps set one marginal at a time, and its plans miss the other one. Plans here have both.
 
     Args:
-        marginal_loss: Has no effect: the terms of E that depend on marginals alone are constants.
+        marginal_loss: Has no effect on the plan: the terms of E that depend on marginals alone are constants. If it is
+            False, `loss` in the log is the value without them.
 
     Other arguments, log and errors are those of :func:`entropic_gromov_wasserstein` and :func:`gromov_wasserstein`.
     """
     del symmetric, marginal_loss, log
-    return _solve(
-        None, C1, C2, p, q, loss_fun, 1.0, G0, max_iter, tol, options, reg=epsilon, method="PPA", verbose=verbose
-    )
+    more = {"reg": _positive("epsilon", epsilon), "method": "PPA", "verbose": verbose}
+    return _solve(None, C1, C2, p, q, loss_fun, 1.0, G0, max_iter, tol, options, **more)
 
 
 @_ENTROPIC
@@ -346,9 +371,8 @@ def _BAPG_fused_gromov_wasserstein(
     :func:`entropic_gromov_wasserstein` and :func:`gromov_wasserstein`.
     """
     del symmetric, marginal_loss, log
-    return _solve(
-        M, C1, C2, p, q, loss_fun, alpha, G0, max_iter, tol, options, reg=epsilon, method="PPA", verbose=verbose
-    )
+    more = {"reg": _positive("epsilon", epsilon), "method": "PPA", "verbose": verbose}
+    return _solve(M, C1, C2, p, q, loss_fun, alpha, G0, max_iter, tol, options, **more)
 
 
 @_EXACT
@@ -431,7 +455,7 @@ def _entropic_semirelaxed_gromov_wasserstein(
     :func:`entropic_gromov_wasserstein` and :func:`gromov_wasserstein`; the value is `srgw_dist`.
     """
     del symmetric, log
-    more = {"reg": epsilon, "verbose": verbose}
+    more = {"reg": _positive("epsilon", epsilon), "verbose": verbose}
     return _semirelaxed(None, C1, C2, p, loss_fun, 1.0, G0, max_iter, tol, options, random_state, **more)
 
 
@@ -461,7 +485,7 @@ def _entropic_semirelaxed_fused_gromov_wasserstein(
     `srfgw_dist`.
     """
     del symmetric, log
-    more = {"reg": epsilon, "verbose": verbose}
+    more = {"reg": _positive("epsilon", epsilon), "verbose": verbose}
     return _semirelaxed(M, C1, C2, p, loss_fun, alpha, G0, max_iter, tol, options, random_state, **more)
 
 
@@ -583,7 +607,7 @@ def _entropic_partial_gromov_wasserstein(
     :func:`entropic_gromov_wasserstein` and :func:`gromov_wasserstein`.
     """
     del symmetric, log
-    return _partial(None, C1, C2, p, q, m, loss_fun, 1.0, G0, numItermax, tol, options, verbose, reg)
+    return _partial(None, C1, C2, p, q, m, loss_fun, 1.0, G0, numItermax, tol, options, verbose, _positive("reg", reg))
 
 
 @_PARTIAL
@@ -613,7 +637,7 @@ def _entropic_partial_fused_gromov_wasserstein(
     :func:`gromov_wasserstein`; the value is `partial_fgw_dist`.
     """
     del symmetric, log
-    return _partial(M, C1, C2, p, q, m, loss_fun, alpha, G0, numItermax, tol, options, verbose, reg)
+    return _partial(M, C1, C2, p, q, m, loss_fun, alpha, G0, numItermax, tol, options, verbose, _positive("reg", reg))
 
 
 def _partial(
@@ -658,9 +682,11 @@ entropic_semirelaxed_gromov_wasserstein, entropic_semirelaxed_gromov_wasserstein
 entropic_semirelaxed_fused_gromov_wasserstein, entropic_semirelaxed_fused_gromov_wasserstein2 = _plan_and_value(
     _entropic_semirelaxed_fused_gromov_wasserstein, "sr"
 )
-partial_gromov_wasserstein, partial_gromov_wasserstein2 = _plan_and_value(_partial_gromov_wasserstein, "partial_")
+partial_gromov_wasserstein, partial_gromov_wasserstein2 = _plan_and_value(
+    _partial_gromov_wasserstein, "partial_", tol=1e-7, warn=False
+)
 partial_fused_gromov_wasserstein, partial_fused_gromov_wasserstein2 = _plan_and_value(
-    _partial_fused_gromov_wasserstein, "partial_"
+    _partial_fused_gromov_wasserstein, "partial_", tol=1e-7, warn=False
 )
 entropic_partial_gromov_wasserstein, entropic_partial_gromov_wasserstein2 = _plan_and_value(
     _entropic_partial_gromov_wasserstein, "partial_"
@@ -731,21 +757,27 @@ def fused_unbalanced_gromov_wasserstein(
         entropy = 0.01 * (_typical("Cx", Cx, 2) + _typical("Cy", Cy, 2)) or 1.0
     penalties = reg_marginals if np.ndim(reg_marginals) else [reg_marginals]
     weight = 1 / (1 + alpha) if M is not None else 1.0
-    result = solve_gromov(
-        Cx,
-        Cy,
-        M,
-        wx,
-        wy,
-        alpha=weight,
-        reg=2 * weight * entropy,
-        unbalanced=[2 * weight * number("reg_marginals", penalty) for penalty in penalties],
-        plan_init=init_pi,
-        max_iter=max_iter,
-        tol=tol,
-        verbose=verbose,
-        **({"starts": 1} if init_pi is None else {}) | proximal | options,
-    )
+    try:
+        result = solve_gromov(
+            Cx,
+            Cy,
+            M,
+            wx,
+            wy,
+            alpha=weight,
+            reg=2 * weight * entropy,
+            unbalanced=[2 * weight * number("reg_marginals", penalty) for penalty in penalties],
+            plan_init=init_pi,
+            max_iter=max_iter,
+            tol=tol,
+            verbose=verbose,
+            **({"starts": 1} if init_pi is None else {}) | proximal | options,
+        )
+    except ValueError as error:
+        scaled = re.match(r"unbalanced: is ([-+.\de]+);", str(error))
+        if scaled is not None:
+            error.args = (f"unbalanced: is {float(scaled[1]) / (2 * weight):g};{str(error)[scaled.end() :]}",)
+        raise
     if not truth("log", log):
         return result.plan, result.plan
     costs = {"fugw_cost": result.value / weight, "linear_cost": result.value_quad / weight}

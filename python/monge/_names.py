@@ -84,7 +84,7 @@ GROMOV = {
 }
 """The same for Gromov-Wasserstein transport."""
 
-_FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
+_FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+(?:, [\w.]+)*):")
 _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{UNEQUAL_TOTALS_OF_EXACT}|{_UNEQUAL_PENALTIES}")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument ')?(tol|max_iter)(?:'|: is no option)")
 _UNKNOWN = re.compile(r"(\w+): (?P<what>is no option[^;]*); options are (?P<known>[^;]*)(?P<rest>.*)")
@@ -100,6 +100,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("numItermax", "numIterMax", "max_iterations"), "max_iter"),
     **dict.fromkeys(("warmstart", "init"), "potentials_init"),
     "num_threads": "n_threads",
+    "certificate": "gap",
     "p": "norm_p",
     "gpu": "cuda",
 }
@@ -215,7 +216,7 @@ def rename(error: Exception, names: Mapping[str, str], problem: int | None = Non
     batch, part, field = first.groups()
     batch = batch or ("" if problem is None else f"problem {problem}: ")
     # In a divergence of costs, "xx: cost" is the argument M_aa, and "xy: a" is a.
-    name = names.get(part + field) or names.get(field, field)
+    name = names.get(part + field) or ", ".join(names.get(each, each) for each in field.split(", "))
     rest = _OTHER.sub(lambda found: _other(found, names), first.string[first.end() :])
     error.args = (f"{batch}{name}:{rest}",)
 

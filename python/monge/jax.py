@@ -223,18 +223,7 @@ def _found_of_costs(given: _Given, start: Any, options: _Options) -> tuple[float
 def _found_of_gromov(loss: str, given: _Given, start: Any, options: _Options) -> tuple[float, Callable[[str], Any]]:
     solve, names = _GROMOV[loss]
     result = solve(**{names[letter]: v for letter, v in given.items()}, plan_init=start, **dict(options))
-
-    def differentiate(wanted: str) -> Any:
-        by = dict(vars(result.gradients()))
-        if by["x"] is None:  # The matrices were solved as points.
-            plan, c, d, alpha = result.plan, given["x"], given["y"], result.report.alpha
-            row, column = plan.sum(1), plan.sum(0)
-            by["x"] = 2 * alpha * (c * np.outer(row, row) - plan @ d @ plan.T)
-            by["y"] = 2 * alpha * (d * np.outer(column, column) - plan.T @ c @ plan)
-            by["s"] = (1 - alpha) * plan
-        return by
-
-    return float(result.value), differentiate
+    return float(result.value), lambda wanted: vars(result.gradients())
 
 
 _GROMOV: dict[str, tuple[Callable[..., Any], dict[str, str]]] = {

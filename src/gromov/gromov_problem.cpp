@@ -23,6 +23,12 @@ void validate_features(MatrixView s, MatrixView t, std::int64_t n, std::int64_t 
   validate_matrix("t", t, m, s.columns(), context);
 }
 
+namespace {
+
+constexpr double kSameTotals = 1e-6;
+
+}  // namespace
+
 GromovProblem::GromovProblem(Backend const& backend, Shape shape, VectorView a, VectorView b,
                              GromovOptions const& options)
     : marginals_(options.marginals),
@@ -31,10 +37,10 @@ GromovProblem::GromovProblem(Backend const& backend, Shape shape, VectorView a, 
       is_proximal_(options.method == GromovMethod::proximal),
       eps_(is_proximal_ ? 0 : options.eps) {
   using enum GromovMarginals;
-  constexpr double kSameTotals = 1e-6;
   ValidMarginals given = read_marginals(backend, a, b, shape);
   if (options.marginals == balanced)
-    given = with_equal_totals(std::move(given), {.tolerance = 0}, "; totals must be equal");
+    given = with_equal_totals(std::move(given), {.tolerance = 0},
+                              "; semi-relaxed, partial and unbalanced plans take any totals");
   a_ = Eigen::Map<DenseVector const>(given.a.data(), shape.rows);
   b_ = Eigen::Map<DenseVector const>(given.b.data(), shape.columns);
   double const least = std::min(given.total_a, given.total_b);
@@ -47,6 +53,10 @@ GromovProblem::GromovProblem(Backend const& backend, Shape shape, VectorView a, 
   if (options.marginals == semirelaxed) b_ *= total_ / given.total_b;
   first_a_ = options.marginals == balanced ? a_ : DenseVector(a_ * (total_ / given.total_a));
   first_b_ = options.marginals == balanced ? b_ : DenseVector(b_ * (total_ / b_.sum()));
+}
+
+bool GromovProblem::is_whole() const {
+  return marginals_ == GromovMarginals::partial && std::max(a_.sum(), b_.sum()) <= (1 + kSameTotals) * total_;
 }
 
 namespace {

@@ -55,7 +55,7 @@ class GromovBounds {
   /// By the distributions of the distances from each point (Memoli's third bound). Takes an exact plan.
   virtual GromovBound descriptor_bound(Context const& context) const = 0;
   /// The starts that the options ask for. `described` is the start from the descriptors, if it is known.
-  virtual std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
+  virtual std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                             std::optional<DenseMatrix> const& described) const = 0;
 
   /// Throws unsupported where branch and bound would take too long.
@@ -82,6 +82,8 @@ class GromovProblem : public GromovBounds, public GromovDerivatives {
   double alpha() const { return alpha_; }
   /// The mass of the starts and, unless it is unbalanced, of every plan.
   double total() const { return total_; }
+  /// Whether partial plans have all of the mass of both sides, and so the marginals a and b.
+  bool is_whole() const;
   double constant() const { return constant_; }
   /// The largest size of a term of the value, by which its rounding errors are judged.
   double size() const { return size_; }

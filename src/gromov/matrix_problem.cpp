@@ -59,6 +59,35 @@ DenseMatrix squared_distances(DenseMatrix const& s, DenseMatrix const& t) {
   return result;
 }
 
+/// Classical scaling: the points (n x 3 at most) whose squared distances, times the sign, are near a symmetric matrix
+/// but for terms of rows and of columns. A sign of 0 becomes the one that suits the matrix.
+DenseMatrix scaled_points(int threads, DenseMatrix const& matrix, DenseVector const& weights, double& sign) {
+  constexpr std::int64_t kAxes = 3, kColumns = 8, kIterations = 20;  // More columns converge in fewer iterations.
+  DenseVector const roots = weights.cwiseSqrt();
+  double const total = weights.sum();
+  auto const moved = [&](DenseMatrix const& v) {  // -1/2 of the centred matrix, times sqrt(w) v.
+    DenseMatrix const sources = roots.asDiagonal() * v;
+    DenseMatrix images = product(threads, matrix, sources - weights / total * sources.colwise().sum()) / -2;
+    images.rowwise() -= (weights.transpose() * images / total).eval();
+    return images;
+  };
+  DenseMatrix axes(matrix.rows(), std::min(kColumns, matrix.rows()));
+  std::uint64_t number = 0;
+  for (double& entry : axes.reshaped()) entry = draw(0, number++).row - 0.5;
+  for (std::int64_t k = 0; k < kIterations; ++k)
+    axes = Eigen::HouseholderQR<DenseMatrix>(roots.asDiagonal() * moved(axes)).householderQ() *
+           DenseMatrix::Identity(axes.rows(), axes.cols());
+  DenseMatrix const images = moved(axes);
+  Eigen::SelfAdjointEigenSolver<DenseMatrix> const found(axes.transpose() * roots.asDiagonal() * images);
+  DenseVector const moments = found.eigenvalues();
+  double const largest = moments.cwiseAbs().maxCoeff();
+  if (sign == 0) sign = moments.maxCoeff() < largest ? -1 : 1;
+  auto const scale = [&](double moment) { return sign * moment > 1e-9 * largest ? 1 / std::sqrt(sign * moment) : 0.0; };
+  DenseMatrix const points = images * found.eigenvectors() * moments.unaryExpr(scale).asDiagonal();
+  std::int64_t const most = std::min(kAxes, points.cols());
+  return sign > 0 ? points.rightCols(most) : points.leftCols(most);
+}
+
 /// The plan between weights that takes rows and columns in a random order.
 DenseMatrix random_plan(DenseVector const& a, DenseVector const& b, int seed, std::uint64_t number) {
   DenseVector rows(a.size()), columns(b.size());
@@ -181,9 +210,9 @@ GromovBound MatrixProblem::descriptor_bound(Context const& context) const {
   return {plan.report.dual, dense(plan)};
 }
 
-std::vector<StartingPoint> MatrixProblem::starts(Backend const& backend, GromovOptions const& options,
+std::vector<StartingPoint> MatrixProblem::starts(Context const& context, GromovOptions const& options,
                                                  std::optional<DenseMatrix> const& described) const {
-  std::optional<DenseMatrix> given = read_start(backend, options, a_.size(), b_.size());
+  std::optional<DenseMatrix> given = read_start(backend_of(context), options, a_.size(), b_.size());
   StartList list(options, given.has_value());
   if (given) {
     require((given->array() >= 0).all(), "cross_moment: has an entry of {:.3g}; a plan must be >= 0",
@@ -193,6 +222,14 @@ std::vector<StartingPoint> MatrixProblem::starts(Backend const& backend, GromovO
   }
   list.add(GromovStartKind::product, [&] { return image_of(DenseMatrix(first_a_ * (first_b_ / total_).transpose())); });
   if (described) list.add(GromovStartKind::descriptors, [&] { return image_of(*described); });
+  if (described && is_symmetric() && !list.is_full()) {
+    double sign = 0;
+    DenseMatrix const x = scaled_points(threads_, source_->matrix, first_a_, sign),
+                      y = scaled_points(threads_, target_->matrix, first_b_, sign);
+    Gromov const nearest =
+        solve_gromov(context, GromovClouds{view_of(x), view_of(y)}, view_of(first_a_), view_of(first_b_), {});
+    list.add(GromovStartKind::axes, [&] { return image_of(dense(*nearest.exact)); });
+  }
   for (std::uint64_t number = 0; options.starts > 0 && !list.is_full(); number += to_size(a_.size() + b_.size()))
     list.add(GromovStartKind::random, [&] { return image_of(random_plan(first_a_, first_b_, options.seed, number)); });
   for (StartingPoint& start : list.starts) {

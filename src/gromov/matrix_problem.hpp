@@ -15,7 +15,7 @@ class MatrixProblem : public GromovProblem {
 
   GromovBound bound(Context const& context) const override;
   GromovBound descriptor_bound(Context const& context) const override;
-  std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
+  std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
 
   // The image of a plan is n x 2 m: the plan, and half of the derivative of <C P D^T, P> by it.

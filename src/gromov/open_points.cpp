@@ -67,7 +67,13 @@ OpenPointProblem::OpenPointProblem(Backend const& backend, GromovClouds const& c
   offset_ = 0;
   constant_ = 0;
   concave_ = false;
-  double const size = (source_.norm + target_.norm) / total_;
+  // Points of a weight of nearly nothing may be far away, and semi-relaxed plans may go there.
+  constexpr double kLeast = 1e-16;
+  auto const farthest = [](DenseVector const& norms, DenseVector const& weights) {
+    return (weights.array() > 0).select(norms, 0.0).maxCoeff();
+  };
+  double const size = std::max((source_.norm + target_.norm) / total_,
+                               kLeast * std::max(farthest(source_.norms, a_), farthest(target_.norms, b_)));
   if (size > 0) unit_ = std::sqrt(size);
   largest_ = total_ * size * size;
   image_name_ = "moments";
@@ -77,19 +83,19 @@ GromovBound OpenPointProblem::descriptor_bound(Context const& context) const {
   return {least_, cross_moment(*PointProblem::descriptor_bound(context).start)};
 }
 
-std::vector<StartingPoint> OpenPointProblem::starts(Backend const& backend, GromovOptions const& options,
+std::vector<StartingPoint> OpenPointProblem::starts(Context const& context, GromovOptions const& options,
                                                     std::optional<DenseMatrix> const& described) const {
   std::int64_t const p = source_.points.cols(), q = target_.points.cols(), d = 2 + p + q;
   GromovOptions by_cross_moments = options;
   std::optional<DenseMatrix> image_given;
   DenseMatrix given;
   if (options.cross_moment.rows() == d + 1 && options.cross_moment.columns() == d) {
-    image_given = read_start(backend, options, d + 1, d);
+    image_given = read_start(backend_of(context), options, d + 1, d);
     require((*image_given)(0, 0) > 0, "cross_moment: has a mass of {:.3g}; must be > 0", (*image_given)(0, 0));
     given = cross_moment(*image_given);
     by_cross_moments.cross_moment = view_of(given);
   }
-  std::vector<StartingPoint> starts = PointProblem::starts(backend, by_cross_moments, described);
+  std::vector<StartingPoint> starts = PointProblem::starts(context, by_cross_moments, described);
   // The image of the product plan, but for the cross moment.
   DenseMatrix const mean = first_b_.transpose() * target_values() / total_;
   DenseMatrix product = image_of(first_a_, first_b_, first_a_ * mean);

@@ -11,7 +11,7 @@ class OpenPointProblem final : public PointProblem {
 
   GromovBound bound(Context const&) const override { return {least_, {}}; }
   GromovBound descriptor_bound(Context const& context) const override;
-  std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
+  std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
 
   // The image of a plan is the second moments sum_ij P_ij w w^T of w = (1, |x_i|^2 - |y_j|^2, x_i, y_j), and a row with

@@ -32,7 +32,7 @@ class PointProblem : public GromovProblem {
 
   GromovBound bound(Context const& context) const override;
   GromovBound descriptor_bound(Context const& context) const override;
-  std::vector<StartingPoint> starts(Backend const& backend, GromovOptions const& options,
+  std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
   ImagePolytope polytope() const override;
 

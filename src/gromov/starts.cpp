@@ -165,11 +165,11 @@ GromovBound PointProblem::descriptor_bound(Context const& context) const {
   return bound;
 }
 
-std::vector<StartingPoint> PointProblem::starts(Backend const& backend, GromovOptions const& options,
+std::vector<StartingPoint> PointProblem::starts(Context const& context, GromovOptions const& options,
                                                 std::optional<DenseMatrix> const& described) const {
   GromovSide const &x = source_, &y = target_;
   std::int64_t const p = x.points.cols(), q = y.points.cols(), least = std::min(p, q);
-  std::optional<DenseMatrix> const given = read_start(backend, options, p, q);
+  std::optional<DenseMatrix> const given = read_start(backend_of(context), options, p, q);
   StartList list(options, given.has_value());
   if (given) list.add(GromovStartKind::given, [&] { return *given; });
   list.add(GromovStartKind::product, [&] { return DenseMatrix(DenseMatrix::Zero(p, q)); });

@@ -176,7 +176,7 @@ TEST_F(GromovProgram, NamesWhatIsWrong) {
   EXPECT_THAT(outcome.err, HasSubstr("t: is missing; features need both s and t"));
   outcome = gromov({"--eps", "10", "--iterations", "1"});
   EXPECT_EQ(outcome.code, 3);
-  EXPECT_THAT(outcome.out, HasSubstr("more iterations"));
+  EXPECT_THAT(outcome.out, HasSubstr("more steps"));
 }
 
 }  // namespace

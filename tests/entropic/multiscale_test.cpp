@@ -143,8 +143,8 @@ TEST_P(Multiscale, has_the_values_and_gradients_of_all_pairs) {
     Plan const whole = solve_multiscale(problem, options);
     EXPECT_GT(plan.report().left_out, whole.report().left_out);
     // The primal value of a plan with a marginal error is below the optimum by at most this error times the largest
-    // potential, which is at most the largest cost.
-    EXPECT_LE(plan.report().dual, whole.report().primal + whole.report().marginal_error);
+    // potential, which is at most the largest cost, below 2.
+    EXPECT_LE(plan.report().dual, whole.report().primal + 2 * whole.report().marginal_error);
     // To first order the value of a plan is off by its gap.
     EXPECT_NEAR(plan.report().primal, whole.report().primal, 2 * std::abs(plan.report().gap) + 1e-10);
     std::vector<double> x(kN * 2), all(kN * 2);

@@ -1624,7 +1624,7 @@ TEST_P(GromovTest, refuses_open_marginals_that_it_cannot_take) {
   Matrix const moments(8, 7);
   refused("cross_moment: has a mass of 0; must be > 0", given,
           {.marginals = semirelaxed, .cross_moment = moments.view()});
-  refused("penalty_a: is 1e-300 and penalty_b 1e-300, for an objective of up to", given,
+  refused("penalty_a: is 1e-300; must be larger, or starts more, since plans from", given,
           {.eps = 1e-300, .marginals = unbalanced, .penalty_a = 1e-300, .penalty_b = 1e-300});
 }
 

@@ -68,7 +68,7 @@ def test_proximal_steps_are_those_of_pot(clouds):
     _, log = ot.gromov.entropic_gromov_wasserstein(
         ot.dist(x, x), ot.dist(y, y), a, b, epsilon=reg, solver="PPA", log=True, **tight
     )
-    with pytest.warns(monge.ConvergenceWarning, match="more iterations"):
+    with pytest.warns(monge.ConvergenceWarning, match="more steps"):
         result = monge.solve_gromov_sample(x, y, a=a, b=b, reg=reg, method="PPA", starts=1, max_iter=30, tol=1e-9)
     assert result.value_quad == pytest.approx(log["gw_dist"], **AS_POT)
     assert result.value == result.value_quad
@@ -254,7 +254,10 @@ def test_matrices_of_squared_distances_are_points(clouds):
     f, g = exact.potentials
     rest = slope - f[:, None] - g
     assert rest.min() >= -1e-9 * slope.max() and abs(rest[plan > 0]).max() <= 1e-9 * slope.max()
-    assert exact.gradients().x is None
+    by, (row, column) = exact.gradients(), (plan.sum(1), plan.sum(0))
+    np.testing.assert_allclose(by.x, c * np.outer(row, row) - plan @ d @ plan.T, atol=1e-12 * c.max())
+    np.testing.assert_allclose(by.y, d * np.outer(column, column) - plan.T @ c @ plan, atol=1e-12 * c.max())
+    np.testing.assert_array_equal(by.s, 0.5 * plan)
     with pytest.raises(NotImplementedError, match="transform: the problem is matrices"):
         exact.transform()
     in_float32 = monge.solve_gromov(ot.dist(x - 30, x - 30).astype(np.float32), d.astype(np.float32), a=a, b=b, reg=reg)
@@ -262,7 +265,7 @@ def test_matrices_of_squared_distances_are_points(clouds):
 
 
 def test_distances_are_squared_distances_of_more_dimensions(clouds):
-    """Schoenberg: the root of a Euclidean distance embeds. The points that are found have n - 1 dimensions."""
+    """Schoenberg: the root of a Euclidean distance embeds. So many dimensions do not pay."""
     x, y, *_, a, b = clouds
     c, d = np.sqrt(squared_distances(x, x)), np.sqrt(squared_distances(y, y))
     result = monge.solve_gromov(c, d, a=a, b=b)
@@ -270,6 +273,41 @@ def test_distances_are_squared_distances_of_more_dimensions(clouds):
     assert result.value == pytest.approx(a @ c**2 @ a + b @ d**2 @ b - 2 * ((c @ plan @ d) * plan).sum(), rel=1e-9)
     value = pot().gromov.gromov_wasserstein2(c, d, a, b)
     assert result.lower_bound <= result.value <= value * (1 + 1e-9)
+    assert result.solved_as == "matrices" and result.starts[2].kind == "axes"
+
+
+def test_distances_of_points_far_from_the_origin_are_recognised():
+    """|x|^2 + |y|^2 - 2 <x, y> has the rounding of |x|^2: 1e-10 of the largest distance here, and 2e-6 of it at 1e5."""
+    ot, random = pot(), np.random.default_rng(0)
+    x, y = random.normal(size=(50, 3)), random.normal(size=(40, 2))
+    s, t = random.normal(size=(50, 2)), random.normal(size=(40, 2))
+    expected = monge.solve_gromov_sample(x, y)
+    assert expected.solved_as == "points"
+    for offset in (0, 1e3, 1e5):
+        c, d, costs = (ot.dist(u + offset, v + offset) for u, v in ((x, x), (y, y), (s, t)))
+        result = monge.solve_gromov(c, d)
+        scale, residual = c.max(), max(1e-16 * offset**2, 1e-14)
+        assert result.value == pytest.approx(expected.value, abs=2 * np.sqrt(expected.value) * residual * scale)
+        assert result.solved_as.startswith("matrices" if offset == 1e5 else "points of 3 and 2 dimensions")
+        assert result.solved_as in repr(result)
+        fused = monge.solve_gromov(c, d, costs)
+        assert fused.solved_as.startswith(result.solved_as[:6])
+
+
+@pytest.mark.parametrize("distance", ["root", "cityblock", "kernel"])
+def test_axes_are_starts_of_symmetric_matrices(distance):
+    """A cloud, and its noisy mirror image in another order."""
+    of = {
+        "root": lambda z: np.sqrt(squared_distances(z, z)),
+        "cityblock": lambda z: abs(z[:, None] - z).sum(-1),
+        "kernel": lambda z: np.exp(-squared_distances(z, z) / 10),
+    }[distance]
+    random = np.random.default_rng(7)
+    x = random.normal(size=(60, 3)) * [3, 2, 1] + random.exponential(size=(60, 3))
+    y = x[::-1, [2, 0, 1]] * [1, -1, 1] + 0.7 * random.normal(size=(60, 3))
+    result = monge.solve_gromov(of(x), of(y))
+    assert result.solved_as == "matrices" and result.starts[2].kind == "axes"
+    assert result.starts[2].value == result.report.value < 0.98 * min(start.value for start in result.starts[:2])
 
 
 def general(kind):
@@ -396,11 +434,33 @@ def test_tensors_have_derivatives_by_matrices(kind):
         # A difference is off by the third derivative times 1e-8, and by the rounding of the value, 1e-10, over 1e-4.
         expected = (values[0] - values[1]) / 2e-4
         assert float((tensor.grad * torch.tensor(step)).sum()) == pytest.approx(expected, rel=1e-5, abs=1e-5)
-    # Squared distances whose gradient is asked for are no points.
-    points = random.normal(size=(20, 2))
-    c = torch.tensor(squared_distances(points, points), requires_grad=True)
-    monge.solve_gromov(c, c.detach() * 2, reg=10.0).value.backward()
-    assert c.grad.shape == (20, 20) and torch.isfinite(c.grad).all()
+
+
+def test_gradients_do_not_change_the_plan():
+    torch, random = pytest.importorskip("torch"), np.random.default_rng(20)
+    x, y = random.normal(size=(30, 3)), random.normal(size=(25, 3))
+    c, d, costs = squared_distances(x, x), squared_distances(y, y), squared_distances(x, y)
+    for given, options in (
+        (dict(Ca=c, Cb=d), {}),
+        (dict(Ca=c, Cb=d, M=costs), dict(reg=10.0, alpha=0.3, tol=1e-10)),
+        (dict(Ca=c, Cb=d), dict(reg=10.0, unbalanced=5.0, tol=1e-10)),
+    ):
+        expected = monge.solve_gromov(**given, **options)
+        tensors = {name: torch.tensor(v, requires_grad=True) for name, v in given.items()}
+        result = monge.solve_gromov(**tensors, **options)
+        assert result.value.item() == expected.value and len(result.starts) == len(expected.starts)
+        result.value.backward()
+        plan, alpha = expected.plan, expected.report.alpha
+        for name, tensor in tensors.items():
+            step = random.normal(size=given[name].shape)
+
+            def value(h):
+                moved = given | {name: given[name] + h * step}
+                quadratic = energy_of_matrices(moved["Ca"], moved["Cb"], plan)
+                return alpha * quadratic + (1 - alpha) * (moved.get("M", 0) * plan).sum()
+
+            expected_slope = (value(1e-3) - value(-1e-3)) / 2e-3  # A quadratic function of h.
+            assert float((tensor.grad * torch.tensor(step)).sum()) == pytest.approx(expected_slope, rel=1e-7)
 
 
 def test_bad_matrices_are_refused(clouds):
@@ -624,7 +684,11 @@ def test_unbalanced_points_have_one_plan_beside_itself():
 @pytest.mark.parametrize(
     "given, error, message",
     [
-        (dict(metric="euclidean"), NotImplementedError, "metric: is 'euclidean'; must be 'sqeuclidean'"),
+        (
+            dict(metric="euclidean"),
+            NotImplementedError,
+            "metric: is 'euclidean'; must be 'sqeuclidean'; solve_gromov takes matrices",
+        ),
         (dict(unbalanced=1.0), NotImplementedError, "reg: is 0 and marginals are unbalanced; must be > 0, the entropy"),
         (dict(unbalanced=-1.0, reg=1.0), ValueError, "unbalanced: is -1; must be finite and >= 0"),
         (dict(unbalanced=1.0, penalty_a=1.0), ValueError, "unbalanced: is given with penalty_a, which is the same"),
@@ -645,7 +709,134 @@ def test_unbalanced_points_have_one_plan_beside_itself():
         (dict(tol=0), ValueError, "tol: is 0; must be finite and > 0"),
         (dict(starts=-1), ValueError, "starts: is -1; must be >= 0"),
         (dict(epsilon=1.0), TypeError, "epsilon: is no option; did you mean reg?"),
+        (dict(certificate="global"), TypeError, "certificate: is no option; did you mean gap?"),
     ],
 )
 def test_refusals(given, error, message):
     assert_named(monge.solve_gromov_sample, dict(X_a=[[0.0], [1.0], [3.0]], X_b=[[0.0], [2.0]]) | given, error, message)
+
+
+def frank_wolfe_gap(x, y, plan, semirelaxed):
+    """<C, P> less its minimum over plans with the rows of P and, unless they are open, its columns; C = dE / dP."""
+    c, d, row, column = squared_distances(x, x), squared_distances(y, y), plan.sum(1), plan.sum(0)
+    slope = 2 * ((c**2 @ row)[:, None] + d**2 @ column - 2 * c @ plan @ d)
+    least = slope.min(1) @ row if semirelaxed else monge.emd2(row, column * (row.sum() / column.sum()), slope)
+    return (slope * plan).sum() - least, 1e-13 * abs(slope).max() * row.sum() * plan.size
+
+
+@pytest.mark.filterwarnings("ignore::monge.ConvergenceWarning")
+@pytest.mark.parametrize("semirelaxed", [True, False])
+def test_stationarity_is_that_of_the_plan_wherever_a_search_ends(semirelaxed):
+    open_columns = dict(unbalanced_type="semirelaxed") if semirelaxed else {}
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        n, m = random.integers(2, 30, 2)
+        x, y = random.integers(0, 4, (n, 2)).astype(float), random.normal(size=(m, 3))
+        for steps in (1, 2, 4, 50):
+            result = monge.solve_gromov_sample(x, y, starts=seed % 3, max_iter=steps, **open_columns)
+            gap, rounding = frank_wolfe_gap(x, y, result.plan, semirelaxed)
+            assert result.stationarity == pytest.approx(gap, abs=rounding)
+            assert result.value == pytest.approx(energy(x, y, result.plan), abs=rounding)
+            assert max(start.iterations for start in result.starts) <= steps
+        result = monge.solve_gromov_sample(x, y, method="proximal", reg=5.0, max_iter=40, **open_columns)
+        gap, rounding = frank_wolfe_gap(x, y, result.plan, semirelaxed)
+        # The plan misses the columns by a tenth of the tolerance.
+        assert result.stationarity == pytest.approx(gap, abs=rounding + 1e-5 * abs(result.value) + 1e-5)
+
+
+def test_a_search_that_is_cut_off_returns_where_it_was():
+    """Conditional gradients from the product plan, with steps of length 1 / k between two plans: 6.5 + O(1 / k^2)."""
+    with pytest.warns(monge.ConvergenceWarning, match="more steps would help"):
+        result = monge.solve_gromov_sample(
+            [[0.0], [2.0]], [[0.0], [1.0], [3.0]], unbalanced_type="semirelaxed", starts=1
+        )
+    assert result.value == pytest.approx(6.5, abs=1e-3)
+
+
+def test_semirelaxed_proximal_plans_converge_where_they_are_stationary():
+    """Entries that are almost 0 grow slowly, so small changes alone may be those at a saddle point."""
+    random = np.random.default_rng(3)
+    x, y = random.normal(size=(25, 3)), random.normal(size=(20, 2))
+    options = dict(reg=5.0, unbalanced_type="semirelaxed", starts=1)
+    for tol in (1e-5, 1e-9):
+        with pytest.warns(monge.ConvergenceWarning, match="another plan lowers the linearised objective by"):
+            result = monge.solve_gromov_sample(x, y, tol=tol, **options)
+        assert result.status == "iteration_limit" and result.stationarity > 0.01 * result.value
+        exact = monge.solve_gromov_sample(x, y, unbalanced_type="semirelaxed", plan_init=result)
+        assert exact.value < 0.95 * result.value
+    x, y = np.random.default_rng(0).normal(size=(30, 3)), np.random.default_rng(0).normal(size=(30, 3))
+    result = monge.solve_gromov_sample(x, y, reg=5.0, unbalanced_type="semirelaxed")
+    assert result.converged and result.value < 1e-3
+
+
+def test_a_plan_that_no_step_improves_may_be_a_saddle_point():
+    x, y = [[0.0, 2], [1, 1], [0, 2], [1, 2]], [[1.0, 1], [0, 1], [0, 2], [0, 2]]
+    result = monge.solve_gromov_sample(x, y, starts=1)
+    assert result.converged and result.report.message == "no step lowers the value: a stationary plan"
+    assert result.value > 0.4 and monge.solve_gromov_sample(x, y).value < 1e-12
+
+
+@pytest.mark.parametrize("seed", [55, 96, 182])
+def test_unbalanced_searches_go_on_while_no_plan_has_kept_its_mass(seed):
+    """Three steps of a start are no end: the other starts are finished, too, and the error says what has happened."""
+    random = np.random.default_rng(seed)
+    x, y, penalty = random.normal(size=(8, 2)) * 3, random.normal(size=(7, 2)) * 3, random.uniform(0.3, 3)
+    try:
+        result = monge.solve_gromov_sample(x, y, reg=0.3, unbalanced=penalty)
+    except ValueError as error:
+        text = (
+            f"unbalanced: is {penalty}; must be larger, or starts more, since plans from 6 of them have lost their mass"
+        )
+        assert str(error).startswith(text)
+    else:
+        assert result.converged and result.starts[result.report.best].finished
+
+
+def test_the_error_of_a_plan_without_mass_has_the_number_that_was_given():
+    x = np.random.default_rng(0).normal(size=(6, 2)) * 3
+    given = dict(reg=0.05, unbalanced=0.05)
+    with pytest.raises(
+        ValueError, match=r"^unbalanced: is 0.05; must be larger, or starts more, since plans from 1 of"
+    ):
+        monge.solve_gromov_sample(x, x[::-1], **given, starts=1)
+    assert monge.solve_gromov_sample(x, x[::-1], **given).report.mass > 0.5
+    c = squared_distances(x, x)
+    with pytest.raises(ValueError, match=r"^reg_marginals: is 0.15; must be larger, or starts more"):
+        monge.fused_unbalanced_gromov_wasserstein(c, c[::-1, ::-1], reg_marginals=0.15, epsilon=0.025)
+
+
+@pytest.mark.parametrize("weight", [0, 1e-200, 1e-300])
+@pytest.mark.parametrize("options", [dict(unbalanced_type="semirelaxed"), dict(unbalanced=1.0)])
+def test_constant_clouds_beside_a_weight_of_nearly_nothing(weight, options):
+    options = dict(b=[weight, 1.0], reg=0.1, **options)
+    result = monge.solve_gromov_sample(np.full((3, 1), 3.3), [[0.0], [1.0]], **options)
+    assert abs(result.value) < 1e-15 and result.converged
+
+
+def test_messages_have_the_words_of_python(clouds):
+    x, y, *_ = clouds
+    for options in (dict(unbalanced_type="semirelaxed"), dict(unbalanced=0.5, unbalanced_type="partial"), {}):
+        with pytest.raises(ValueError, match="^reg: is 1e-16, too far below the objective"):
+            monge.solve_gromov(squared_distances(x, x), squared_distances(y, y), reg=1e-16, **options)
+    with pytest.raises(
+        ValueError, match="^b: the total is 80; .* semi-relaxed, partial and unbalanced plans take any"
+    ) as e:
+        monge.solve_gromov_sample(x, y, a=np.ones(100), b=np.ones(80))
+    assert str(e.value).count("equal") == 1
+    with pytest.raises(ValueError, match="^X_a, X_b: the objective is up to inf"):
+        monge.solve_gromov_sample([[0.0], [1e76]], [[0.0], [1e76]], a=[1e100, 1e100], b=[1e100, 1e100])
+    result = monge.solve_gromov_sample(x, y, reg=20.0, starts=1)
+    assert f"value {result.value:.6g}, " in repr(result) and f"starts product {result.value:.6g}>" in repr(result)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, dict(unbalanced_type="semirelaxed"), dict(unbalanced=0.7, unbalanced_type="partial")]
+)
+@pytest.mark.parametrize("calls", [1, 2, 5])
+def test_a_search_that_was_stopped_has_a_plan_and_no_stationarity(clouds, options, calls):
+    x, y, *_ = clouds
+    left = iter(range(calls - 1, -1, -1))
+    result = monge.solve_gromov_sample(x, y, starts=1, progress=lambda _: next(left) > 0, **options)
+    assert result.status == "stopped" and np.isnan(result.stationarity)
+    assert result.plan.sum() == pytest.approx(options.get("unbalanced", 1), rel=1e-12)
+    assert result.value == pytest.approx(energy(x, y, result.plan), rel=1e-9)

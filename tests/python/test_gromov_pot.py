@@ -1,5 +1,6 @@
 """POT's functions of Gromov-Wasserstein transport, beside POT from the same start."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -162,9 +163,9 @@ def test_partial_plans():
             alpha = 0.5 if M else 1
             assert value == pytest.approx(alpha * value_of(c, d, plan) + (1 - alpha) * linear, rel=1e-9)
             theirs = quietly(getattr(ot.gromov, function.__name__), *M, c, d, p, q, m=0.6)
-            assert value <= theirs * (1 + 1e-4) + 1e-12
+            assert value <= theirs * (1 + 4e-4) + 1e-12  # The Frank-Wolfe gap is at most the root of 1e-7.
         whole = monge.partial_gromov_wasserstein2(c, d, p, q)
-        assert whole == pytest.approx(monge.gromov_wasserstein2(c, d, p, q), rel=1e-3)  # The roots of 1e-8 and 1e-9.
+        assert whole == pytest.approx(monge.gromov_wasserstein2(c, d, p, q), rel=1e-3)  # The roots of 1e-7 and 1e-9.
 
 
 def test_entropic_partial_plans():
@@ -184,12 +185,59 @@ def test_entropic_partial_plans():
         assert log["result"].report.marginal_error < 1e-7
 
 
+def test_a_start_alone_leads_to_the_plan_of_exact_steps():
+    """Loose solves of the first steps would lead to other optima for the first two of these seeds."""
+    for seed in (3, 7, 11):
+        random = np.random.default_rng(seed)
+        x, y, costs = random.normal(size=(40, 3)), random.normal(size=(30, 3)), random.random((40, 30))
+        p, q = random.uniform(0.2, 1, 40), random.uniform(0.2, 1, 30)
+        given = (costs, np.sqrt(ot.dist(x, x)), np.sqrt(ot.dist(y, y)), p / p.sum(), q / q.sum())
+        own = monge.entropic_fused_gromov_wasserstein2(*given, epsilon=0.05, alpha=0.9)
+        theirs = ot.gromov.entropic_fused_gromov_wasserstein2(*given, epsilon=0.05, alpha=0.9, **TIGHT)
+        assert own == pytest.approx(theirs, rel=1e-6)
+
+
+def test_entropic_partial_plans_of_the_whole_mass_are_balanced():
+    """Rows and columns are then constraints. The sweeps of partial plans come near them slowly."""
+    random = np.random.default_rng(1)
+    x, y = random.normal(size=(15, 3)), random.normal(size=(20, 2))
+    c, d = np.sqrt(ot.dist(x, x)), np.sqrt(ot.dist(y, y))
+    plan, log = monge.entropic_partial_gromov_wasserstein(c, d, reg=0.003, log=True)
+    np.testing.assert_allclose(plan, monge.entropic_gromov_wasserstein(c, d, epsilon=0.003, tol=1e-7), atol=1e-12)
+    result = log["result"]
+    assert result.converged and result.report.marginals == "balanced" and result.report.sweeps < 10_000
+    less = monge.solve_gromov(c, d, reg=1.0, unbalanced=1 - 1e-5, unbalanced_type="partial", tol=1e-9, starts=1)
+    whole = monge.solve_gromov(c, d, reg=1.0, unbalanced=1.0, unbalanced_type="partial", tol=1e-9, starts=1)
+    assert whole.value == pytest.approx(less.value, rel=1e-3)  # The value has reg KL(P | a b^T) in both.
+
+
+@pytest.mark.parametrize("loss", ["square_loss", "kl_loss"])
+def test_logs_of_proximal_plans_have_the_loss_without_terms_of_marginals(loss):
+    c, d, costs, p, q = problem("adjacency")
+    for function, given in ((monge.BAPG_gromov_wasserstein, ()), (monge.BAPG_fused_gromov_wasserstein2, (costs,))):
+        plan, log = quietly(function, *given, c, d, p, q, loss, epsilon=0.5, log=True)
+        plan = log.get("T", plan)
+        constant, *_ = ot.gromov.init_matrix(c, d, plan.sum(1), plan.sum(0), loss)
+        value = log.get("fgw_dist", log.get("gw_dist"))
+        alpha = 0.5 if given else 1
+        assert log["loss"] == pytest.approx(value - alpha * (constant * plan).sum(), abs=1e-12)
+        assert "loss" not in quietly(function, *given, c, d, p, q, loss, epsilon=0.5, log=True, marginal_loss=True)[1]
+
+
+def test_defaults_are_those_of_pot():
+    names = [name for name in dir(monge) if "gromov" in name and hasattr(ot.gromov, name)]
+    assert len(names) >= 20
+    for name in names:
+        own, theirs = (inspect.signature(getattr(module, name)).parameters for module in (monge, ot.gromov))
+        for argument, parameter in theirs.items():
+            if parameter.kind is not parameter.VAR_KEYWORD:
+                assert own[argument].default == parameter.default, (name, argument)
+
+
 def test_unbalanced_plans_without_entropy():
     c, d, costs, p, q = problem("adjacency")
     for more in ({}, dict(alpha=0.7, M=costs)):
-        *_, log = quietly(
-            monge.fused_unbalanced_gromov_wasserstein, c, d, p, q, reg_marginals=1.0, log=True, **more
-        )
+        *_, log = quietly(monge.fused_unbalanced_gromov_wasserstein, c, d, p, q, reg_marginals=1.0, log=True, **more)
         assert log["result"].report.method == "proximal"
         theirs = ot.gromov.fused_unbalanced_gromov_wasserstein2(
             c, d, p, q, reg_marginals=1.0, **more, max_iter=300, max_iter_ot=2000
@@ -317,8 +365,12 @@ def test_batches_are_single_problems():
         ("gromov_wasserstein", dict(tol_rel=0), ValueError, "tol_rel: is 0; must be finite and > 0"),
         ("gromov_wasserstein", dict(max_iter=0.5), TypeError, "max_iter: is 0.5; must be int"),
         ("gromov_wasserstein", dict(G0=np.ones((2, 2))), ValueError, "G0: has shape (2, 2); must be (3, 3)"),
-        ("entropic_gromov_wasserstein", dict(epsilon=-1), ValueError, "epsilon: is -1; must be finite and >= 0"),
+        ("entropic_gromov_wasserstein", dict(epsilon=-1), ValueError, "epsilon: is -1; must be > 0"),
         ("entropic_gromov_wasserstein2", dict(solver="FW"), ValueError, "solver: is 'FW'; must be 'PGD' or 'PPA'"),
+        ("entropic_gromov_wasserstein", dict(epsilon=0), ValueError, "epsilon: is 0; must be > 0"),
+        ("BAPG_gromov_wasserstein2", dict(epsilon=0), ValueError, "epsilon: is 0; must be > 0"),
+        ("entropic_semirelaxed_gromov_wasserstein", dict(epsilon=0), ValueError, "epsilon: is 0; must be > 0"),
+        ("entropic_partial_gromov_wasserstein", dict(reg=0, m=0.5), ValueError, "reg: is 0; must be > 0"),
         ("partial_gromov_wasserstein", dict(m=2.0), ValueError, "m: is 2; must be > 0 and at most 1"),
     ],
 )

@@ -7,15 +7,18 @@
 #include "core/parallel.hpp"
 #include "gromov/search/gromov_solve.hpp"
 #include "gromov/search/partial_plan.hpp"
+#include "gromov/starts.hpp"
 
 namespace monge {
 namespace {
 
-constexpr double kLoosest = 0.05;            // Marginal error of a step.
-constexpr double kLoosestUnbalanced = 1e-3;  // The same: larger errors of the mass may lead to another optimum.
-constexpr double kShortest = 1. / 64;        // The shortest unbalanced step, as a fraction of a full one.
-constexpr int kPatience = 10;                // Steps that do not halve the change, before those in float64.
-constexpr double kOfFloat32 = 1e-6;          // Steps to a smaller marginal error are in float64.
+constexpr double kLoosest = 0.05;       // Marginal error of a step from one of several starts.
+constexpr double kLoosestTight = 1e-3;  // The same from a start alone, since larger errors may lead to the optimum of
+                                        // another, and of unbalanced plans, where they are errors of the mass.
+constexpr double kShortest = 1. / 64;   // The shortest unbalanced step, as a fraction of a full one.
+constexpr double kSmallGap = 1e-3;      // A Frank-Wolfe gap over the value that is small at any tolerance.
+constexpr int kPatience = 10;           // Steps that do not halve the change, before those in float64.
+constexpr double kOfFloat32 = 1e-6;     // Steps to a smaller marginal error are in float64.
 
 /// KL(P | Q) of two plans.
 double divergence(DenseMatrix const& p, DenseMatrix const& q) {
@@ -51,7 +54,7 @@ double error_of(DenseVector const& row, DenseVector const& weights, std::vector<
 }  // namespace
 
 double GromovSolve::marginal_error_after(double change) const {
-  double const loosest = is(GromovMarginals::unbalanced) ? kLoosestUnbalanced : kLoosest;
+  double const loosest = is(GromovMarginals::unbalanced) || searches_.size() == 1 ? kLoosestTight : kLoosest;
   return std::max(options_.tolerance / 10, std::min(change / 10, loosest));
 }
 
@@ -137,6 +140,14 @@ void GromovSolve::step(Search& search, double tolerance, int sweeps, bool keep) 
   if (keep) search.plan.emplace(std::move(plan));
 }
 
+bool GromovSolve::is_stationary(Search& search) {
+  if (!is_proximal() || !is(GromovMarginals::semirelaxed)) return true;
+  double const value = problem_.terms_of(search.image).value;
+  search.stationarity = frank_wolfe_gap(search, search.image, value);
+  double const most = std::max(std::sqrt(options_.tolerance), kSmallGap);
+  return search.stationarity <= most * std::max(value, kLeastShare * problem_.size());
+}
+
 void GromovSolve::hide_idle_points() {
   hide_idle_rows(u_, problem_.a());
   v_.size() > 0 ? hide_idle_rows(v_, problem_.b()) : hide_idle_rows(u_.transpose(), problem_.b());
@@ -178,6 +189,9 @@ Plan GromovSolve::plan_of_potentials(Search const& search) const {
   if (options.precision == Precision::automatic) options.precision = Precision::float64;
   options.f = search.f;
   options.g = search.g;
+  for (auto const& [weights, values] : {std::pair{&problem_.a(), &search.f}, {&problem_.b(), &search.g}})
+    for (std::int64_t i = 0; i < weights->size(); ++i)  // plan_of() would name f or g, which the caller has not given.
+      if ((*weights)(i) > 0 && !(std::abs((*values)[to_size(i)]) <= 0x1p53 * search.eps)) require_digits(kInfinity);
   return plan_of(context_, geometry(), view_of(problem_.a()), view_of(problem_.b()), options);
 }
 
@@ -279,7 +293,12 @@ void GromovSolve::evaluate(Search& best) {
   if (is(GromovMarginals::balanced)) report_.marginal_error += of_columns.lpNorm<1>();
   if (is(GromovMarginals::partial))
     report_.marginal_error = of_rows.cwiseMax(0).sum() + of_columns.cwiseMax(0).sum() + std::abs(mass - total);
-  if (!is_proximal()) report_.entropy = entropy - mass + problem_.a().sum() * problem_.b().sum();
+  if (!is_proximal()) {
+    report_.entropy = entropy - mass + problem_.a().sum() * problem_.b().sum();
+  } else if (is(GromovMarginals::semirelaxed) || is_small(problem_)) {
+    best.stationarity = frank_wolfe_gap(best, value.image, problem_.value(value));
+    linearise(best);
+  }
 }
 
 }  // namespace monge

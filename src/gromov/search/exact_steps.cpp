@@ -37,10 +37,10 @@ void write_entries(ExactPlan& plan, SparseRows const& rows) {
   });
 }
 
-/// The plan q with the entries of (1 - t) p + t q.
-ExactPlan blended(ExactPlan const& p, ExactPlan q, double t) {
+/// The plan q with the entries of s p + t q; p may be missing.
+ExactPlan blended(double s, ExactPlan const* p, double t, ExactPlan q) {
   SparseRows rows(q.f.size());
-  for_each_entry(p, [&](std::int64_t i, std::int64_t j, double mass) { rows[to_size(i)][j] += (1 - t) * mass; });
+  if (p) for_each_entry(*p, [&](std::int64_t i, std::int64_t j, double mass) { rows[to_size(i)][j] += s * mass; });
   for_each_entry(q, [&](std::int64_t i, std::int64_t j, double mass) { rows[to_size(i)][j] += t * mass; });
   write_entries(q, rows);
   return q;
@@ -135,13 +135,15 @@ void GromovSolve::exact_step(Search& search) {
       double const length = is_near || slope >= 0 ? 0 : slope / (2 * curved);
       value = search.at + length * (slope - length * curved);
       found.image = search.image + length * (found.image - search.image);
-      if (v_.size() > 0 && search.is_plan)
-        search.blend = blended(search.blend ? *search.blend : *search.exact, plan, length);
+      if (v_.size() > 0) {
+        ExactPlan const* const last = search.blend ? &*search.blend : search.is_plan ? &*search.exact : nullptr;
+        search.blend = blended(1 - length, last, length, plan);
+      }
     }
     search.finished = search.converged = is_near || value >= search.at - kRounding * problem_.size();
-    if (search.mixed && !search.is_plan && (search.finished || is_last(search))) {
-      search.mixed = search.finished = search.converged = false;
-      found = problem_.value_of(plan);
+    if (search.mixed && !search.is_plan && search.finished) {
+      search.finished = search.converged = false;
+      found = leave_start(search, plan);
       value = problem_.value(found);
     }
   }
@@ -152,6 +154,35 @@ void GromovSolve::exact_step(Search& search) {
   search.image = std::move(found.image);
   search.value = value;
   search.exact = std::move(plan);
+}
+
+GromovValue GromovSolve::leave_start(Search& search, ExactPlan const& last) {
+  double mass = 0;
+  for (double const value : search.blend->values) mass += value;
+  search.is_plan = true;
+  search.mixed = mass > 0;
+  if (!search.mixed) search.blend.reset();
+  if (search.mixed)
+    for (double& value : search.blend->values) value *= problem_.total() / mass;
+  return problem_.value_of(search.mixed ? *search.blend : last);
+}
+
+void GromovSolve::settle(Search& best) {
+  if (best.mixed && !best.is_plan) {
+    GromovValue found = leave_start(best, *best.exact);
+    best.at = problem_.value(found);
+    best.image = std::move(found.image);
+  }
+  best.stationarity = frank_wolfe_gap(best, best.image, best.at);
+}
+
+double GromovSolve::frank_wolfe_gap(Search const& search, DenseMatrix const& image, double value) {
+  if (stopped_) return kNaN;
+  problem_.linearise(image, u_, v_);
+  ExactReport const of_next = exact_plan(search).report;
+  report_.sweeps += of_next.rounds;
+  double const cost = value - problem_.constant() - problem_.curvature(image);
+  return stopped_ ? kNaN : std::max(cost - of_next.dual, 0.0);
 }
 
 void GromovSolve::branch_and_bound() {

@@ -25,7 +25,7 @@ std::unique_ptr<GromovProblem const> make_problem(Context const& context, auto c
 }
 
 /// The call on either kind of problem. `add_inputs` adds the problem's own inputs to the digests; `make` reads and
-/// checks them and returns the problem.
+/// checks them and returns the problem; it may change the options.
 template <class AddInputs, class Make>
 Gromov solve(Context const& context, AddInputs const& add_inputs, VectorView a, VectorView b,
              GromovOptions const& options, Make const& make) {
@@ -59,7 +59,7 @@ Gromov solve(Context const& context, AddInputs const& add_inputs, VectorView a, 
             "method: is proximal and marginals are partial; must be alternating");
     GromovOptions now = options;
     now.progress = agreed(context, options.progress);
-    return GromovSolve(context, make(), now).run();
+    return GromovSolve(context, make(now), now).run();
   });
 }
 
@@ -75,8 +75,13 @@ Gromov solve_gromov(Context const& context, GromovMatrices const& matrices, Vect
     inputs.add("t", matrices.t);
     inputs.add("loss", matrices.loss);
   };
-  return solve(context, inputs, a, b, options,
-               [&] { return make_problem<MatrixProblem, OpenMatrixProblem>(context, matrices, a, b, options); });
+  return solve(context, inputs, a, b, options, [&](GromovOptions& now) {
+    auto problem = make_problem<MatrixProblem, OpenMatrixProblem>(context, matrices, a, b, now);
+    if (now.eps == 0 || !problem->is_whole()) return problem;
+    now.marginals = GromovMarginals::balanced;
+    now.mass = 0;
+    return make_problem<MatrixProblem, OpenMatrixProblem>(context, matrices, a, b, now);
+  });
 }
 
 Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorView a, VectorView b,
@@ -87,7 +92,7 @@ Gromov solve_gromov(Context const& context, GromovClouds const& clouds, VectorVi
     inputs.add("s", clouds.s);
     inputs.add("t", clouds.t);
   };
-  return solve(context, inputs, a, b, options, [&] {
+  return solve(context, inputs, a, b, options, [&](GromovOptions const&) {
     if (options.marginals == GromovMarginals::partial && options.eps > 0)
       throw Error(ErrorCode::unsupported,
                   "eps: is > 0 and marginals of points are partial; must be 0, or matrices given");

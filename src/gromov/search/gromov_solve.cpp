@@ -13,6 +13,7 @@ namespace monge {
 namespace {
 
 constexpr int kFirstSteps = 3, kFinished = 2, kFirstSweeps = 1000;
+constexpr int kRest = 3;           // The steps of a search, over those to its first small change.
 constexpr double kWorthwhile = 2;  // Values after the first steps, over the least.
 constexpr double kSame = 1e-6;     // Images as close as this fraction of the largest are one.
 
@@ -47,8 +48,8 @@ GromovSolve::GromovSolve(Context const& context, std::unique_ptr<GromovProblem c
 
 Gromov GromovSolve::run() {
   begin();
-  if (searches_.size() == 1) {
-    finish(searches_[0]);
+  if (searches_.size() == 1 || options_.iterations <= kFirstSteps) {
+    for (Search& search : searches_) finish(search);
   } else {
     for (Search& search : searches_) first_steps(search);
     finish_best();
@@ -67,7 +68,6 @@ GromovSolve::Search& GromovSolve::best() {
 }
 
 void GromovSolve::begin() {
-  Backend const& backend = backend_of(context_);
   std::optional<DenseMatrix> described;
   double bound = problem_.bound(context_).value;
   GromovOptions options = options_;
@@ -79,7 +79,7 @@ void GromovSolve::begin() {
     described = std::move(other.start);
   }
   report_.lower_bound = std::max(bound - kRounding * problem_.size(), problem_.least());
-  for (StartingPoint& start : problem_.starts(backend, options, described)) {
+  for (StartingPoint& start : problem_.starts(context_, options, described)) {
     Search& search = searches_.emplace_back();
     search.kind = start.kind;
     search.image = std::move(start.image);
@@ -91,7 +91,7 @@ void GromovSolve::begin() {
 }
 
 void GromovSolve::first_steps(Search& search) {
-  for (int k = 0; k < std::min(kFirstSteps, options_.iterations) && !search.finished && !stopped_; ++k)
+  for (int k = 0; k < kFirstSteps && !search.finished && !stopped_; ++k)
     is_exact() ? exact_step(search) : step(search, marginal_error_after(search.change), kFirstSweeps, false);
 }
 
@@ -109,6 +109,7 @@ void GromovSolve::finish_best() {
     if (is_new) chosen.push_back(search);
   }
   for (Search* const search : chosen) finish(*search);
+  while (!best().finished && !stopped_) finish(best());  // Unbalanced plans of all others have lost their mass.
 }
 
 void GromovSolve::finish(Search& search) {
@@ -120,15 +121,18 @@ void GromovSolve::finish(Search& search) {
       bool const last = tight || search.iterations + 1 >= options_.iterations;
       double const tightest = options_.tolerance / 10;
       step(search, last || is_proximal() ? tightest : marginal_error_after(search.change), options_.sweeps, last);
-      tight = search.change <= options_.tolerance;
+      bool const rests = search.change <= options_.tolerance;
+      tight = rests && is_stationary(search);
       search.converged = last && tight;
+      if (rests && search.rested == 0) search.rested = search.iterations;
+      search.finished = !tight && search.rested > 0 && search.iterations >= kRest * search.rested;
     }
     search.finished = search.finished || search.converged || is_last(search);
   }
 }
 
 double GromovSolve::change_between(DenseMatrix const& one, DenseMatrix const& other) const {
-  double const size = std::max(problem_.norm(one), 1e-3 * problem_.largest());
+  double const size = std::max(problem_.norm(one), kLeastShare * problem_.largest());
   return size > 0 ? problem_.norm(one - other) / size : 0;
 }
 
@@ -155,9 +159,10 @@ bool GromovSolve::goes_on(Search const& search) {
 
 Gromov GromovSolve::result(Search& best) {
   require(!is(GromovMarginals::unbalanced) || !best.finished || std::isfinite(best.value),
-          "penalty_a: is {} and penalty_b {}, for an objective of up to {:.3g}; must be larger, or the best plan is "
-          "empty",
-          options_.penalty_a, options_.penalty_b, problem_.size());
+          "penalty_a: is {}; must be larger, or starts more, since plans from {} of them have lost their mass to an "
+          "objective of up to {:.3g}",
+          std::min(options_.penalty_a, options_.penalty_b), searches_.size(), problem_.size());
+  if (is_exact() && (stopped_ || !best.converged)) settle(best);
   linearise(best);
   Stopwatch const watch;
   is_exact() ? evaluate_exact(best) : evaluate(best);
@@ -191,12 +196,18 @@ void GromovSolve::conclude(Search const& best) {
     report_.message = fmt::format("the progress function stopped it after {} steps", report_.iterations);
   } else if (!best.converged) {
     report_.status = Status::iteration_limit;
-    report_.message = fmt::format("the last of {} steps changed the {} by {:.2g}; more iterations{} would help",
-                                  best.iterations, problem_.image_name(), best.change,
-                                  is_exact()      ? ""
-                                  : is_proximal() ? ", or a smaller eps,"
-                                                  : ", or a larger eps,");
-  } else if (best.is_short) {
+    report_.message =
+        best.change <= options_.tolerance && best.stationarity > 0
+            ? fmt::format(
+                  "the last step changed the {} by {:.2g}, but another plan lowers the linearised objective by "
+                  "{:.2g}; exact steps from this plan would help",
+                  problem_.image_name(), best.change, best.stationarity)
+            : fmt::format("the last of {} steps changed the {} by {:.2g}; more steps{} would help", best.iterations,
+                          problem_.image_name(), best.change,
+                          is_exact()      ? ""
+                          : is_proximal() ? ", or less entropy,"
+                                          : ", or more entropy,");
+  } else if (best.is_short || of_step == Status::iteration_limit) {
     report_.status = Status::iteration_limit;
     report_.message = "the last step ended short of its tolerance; more sweeps would help";
   } else if (of_step != Status::converged) {
@@ -211,10 +222,12 @@ void GromovSolve::conclude(Search const& best) {
                                           : "; rounding hides what is left");
   } else {
     report_.status = Status::converged;
-    report_.message =
-        !is_exact()  ? fmt::format("the last step changed the {} by {:.2g}", problem_.image_name(), best.change)
-        : best.mixed ? fmt::format("no plan lowers the linearised objective by more than {:.2g}", best.stationarity)
-                     : "no step lowers the value: a local optimum";
+    std::string const least =
+        fmt::format("no plan lowers the linearised objective by more than {:.2g}", best.stationarity);
+    report_.message = best.mixed ? least : "no step lowers the value: a stationary plan";
+    if (!is_exact())
+      report_.message = fmt::format("the last step changed the {} by {:.2g}{}", problem_.image_name(), best.change,
+                                    is_proximal() && !std::isnan(best.stationarity) ? "; " + least : "");
   }
 }
 

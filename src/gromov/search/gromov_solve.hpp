@@ -23,6 +23,7 @@ class GromovSolve {
 
  private:
   static constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction of the problem's size.
+  static constexpr double kLeastShare = 1e-3;   // Of the largest value or image: less counts as this.
 
   /// One start and where it has got to.
   struct Search {
@@ -41,11 +42,13 @@ class GromovSolve {
     std::vector<double> f, g;
     std::optional<Plan> plan;
     std::optional<ExactPlan> exact;
-    std::optional<ExactPlan> blend;  // The plan of `image` where it is mixed and the image is no plan.
+    std::optional<ExactPlan> blend;  // The plan of `image` where it is mixed and the image is no plan. Until `is_plan`
+                                     // it lacks the part of the start.
     double eps = 0, value = kInfinity, change = 1, stationarity = kNaN;
     double halved = 1;  // A change, at most half of the one before it,
     int stuck = 0;      // and the steps since, whose changes are above its half.
     int iterations = 0;
+    int rested = 0;  // The iterations at the first small change.
     bool finished = false, converged = false;
     bool is_short = false;  // Whether the last partial plan with entropy has missed its marginal error.
   };
@@ -87,6 +90,9 @@ class GromovSolve {
   void require_digits(double value) const;
   /// One step with entropy, to this marginal error.
   void step(Search& search, double tolerance, int sweeps, bool keep);
+  /// Whether a semi-relaxed proximal plan whose change is small has a small Frank-Wolfe gap, too: entries that are
+  /// almost 0 grow slowly, so that a search may rest near a saddle point.
+  bool is_stationary(Search& search);
   /// Moves points of no weight to others. Far away they would cost the scores of the others digits in float32.
   void hide_idle_points();
   /// The plan of the linear problem with this entropy, to this marginal error.
@@ -113,9 +119,17 @@ class GromovSolve {
   ExactPlan nearest_plan() const;
   /// The plan of the linear problem without entropy.
   ExactPlan exact_plan(Search const& search);
+  /// How much the objective, linearised at a plan of this image and value, falls from there to its minimum. Changes the
+  /// features of the last step.
+  double frank_wolfe_gap(Search const& search, DenseMatrix const& image, double value);
   /// One step without entropy, to the least value on the segment to the next plan. The search ends when this is no
   /// better than the last: then no step lowers the value.
   void exact_step(Search& search);
+  /// Takes the part of the start out of a mixed plan: the other steps get all of the mass, or the last one if they have
+  /// none.
+  GromovValue leave_start(Search& search, ExactPlan const& last);
+  /// Makes the plan of a search that has not converged, and its stationarity.
+  void settle(Search& best);
   /// Raises the lower bound to the value of the best plan, less the gap, and looks for better plans on the way.
   void branch_and_bound();
   void evaluate_exact(Search& best);
