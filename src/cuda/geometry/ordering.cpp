@@ -36,10 +36,10 @@ OrderedSide::OrderedSide(SharedRuntime const& runtime, std::shared_ptr<DeviceArr
   find_boxes(points_, levels_, boxes_.data(), runtime->stream());
 }
 
-std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double share,
+std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double truncation,
                                               PointOrders const& given) {
   auto result = std::make_shared<Ordering>();
-  result->share = share;
+  result->truncation = truncation;
   for (Side const side : kSides) {
     int const s = side_index(side);
     result->side[s] = side_of(runtime, costs, side, on_device(runtime, given.of[s].get()));

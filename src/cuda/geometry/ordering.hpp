@@ -30,13 +30,13 @@ class OrderedSide {
 /// Both sides. Costs are squared distances of at most kLargestDifferenceDimension coordinates.
 struct Ordering {
   std::shared_ptr<OrderedSide const> side[2];
-  double share;  // OperatorOptions::truncation
+  double truncation;  // OperatorOptions::truncation
 
   OrderedSide const& of(Side which) const { return *side[side_index(which)]; }
 };
 
 /// Orders the points, which are finite. Points whose side has no order in `given` get that of their tree.
-std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double share,
+std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double truncation,
                                               PointOrders const& given);
 /// The ordering of a problem whose points on one side were replaced. The new points get the order `given`, or that of
 /// their tree where it is null.

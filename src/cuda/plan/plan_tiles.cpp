@@ -56,7 +56,7 @@ SearchArguments PlanTiles::search(Side side) const {
   return {{rows.levels(), models},
           {columns.levels(), models + rows.levels().all() * model_size(rows.points().dimension)},
           rows.points().dimension,
-          problem_.ordering->share,
+          problem_.ordering->truncation,
           problem_.weights[1 - s]->total(),
           near_,
           listed_[s].bits,

@@ -12,8 +12,8 @@ class PlanTiles {
   /// `problem` has an ordering and outlives this object.
   explicit PlanTiles(Problem const& problem);
 
-  /// For passes over the plan at these potentials, whatever they are: pairs left out carry at most Ordering::share of
-  /// each row and of each column.
+  /// For passes over the plan at these potentials, whatever they are: pairs left out carry at most Ordering::truncation
+  /// of each row and of each column.
   void find(Potentials const& potentials, double eps);
   /// The same for the rows of one side alone, whose potential is not known.
   void find(Side side, Potentials const& potentials, double eps);
