@@ -136,13 +136,6 @@ std::vector<BadCall> const& bad_calls() {
          c.x = {1, 0, 1, 0, 0, kNan, 1, 1};
        },
        {"x", "row 2", "column 1", "nan", "finite"}},
-      {"labels_of_distances",
-       [](Call& c) {
-         c.add_labels();
-         c.cost_function = CostFunction::euclidean;
-       },
-       {"labels", "euclidean", "sqeuclidean, cosine or dot"},
-       ErrorCode::unsupported},
       {"labels_x_missing",
        [](Call& c) {
          c.add_labels();
