@@ -134,15 +134,16 @@ struct GromovOptions {
   double penalty_a = 0, penalty_b = 0;
   /// Partial marginals: the mass of the plan, > 0 and at most the smaller total. Otherwise 0.
   double mass = 0;
-  /// > 0. With eps > 0 a search ends when a step changes Gromov::cross_moment by at most this fraction of its norm, or
-  /// of 1e-3 of the largest possible norm if this is larger. Each step is solved to a tenth of the change in the step
-  /// before, the last one to a marginal error of tolerance / 10 of the mass. With exact plans a search ends when no
-  /// step lowers the value. For matrices and open marginals, whose steps may end between two plans, it also ends when
-  /// GromovReport::stationarity is at most this fraction of the value. Semi-relaxed proximal plans whose change is
-  /// small must also have a stationarity g of at most 1e-3, or the root of the tolerance if this is larger, of the
-  /// value or of 1e-3 of the largest possible value: a step to the plan that g sees lowers the value v by about g^2 /
-  /// v. Such a search ends after three times the steps to its first small change, since entries that are almost 0 grow
-  /// slowly.
+  /// The end of a search, > 0:
+  /// - eps > 0: a step changes Gromov::cross_moment by at most this fraction of its norm, or of 1e-3 of the largest
+  ///   possible norm if this is larger. Each step is solved to a tenth of the change in the step before, the last one
+  ///   to a marginal error of tolerance / 10 of the mass.
+  /// - Semi-relaxed and proximal: GromovReport::stationarity, too, is at most 1e-3, or the root of the tolerance if
+  /// this
+  ///   is larger, of the value or of 1e-3 of the largest possible value. Otherwise the search ends, not converged,
+  ///   after three times the steps to its first small change (docs/math.md, section 21).
+  /// - Exact plans: no step lowers the value; or, for matrices and open marginals, whose steps may end between two
+  ///   plans, GromovReport::stationarity is at most this fraction of the value.
   double tolerance = 1e-5;
   int iterations = 1000;  ///< Limit of the steps of a start, >= 1.
   int sweeps = 10000;     ///< Limit of the sweeps of a step, >= 1: SolveOptions::iterations.
@@ -239,13 +240,16 @@ struct GromovReport {
   double lower_bound = 0;
   double gap = 0;             ///< (value - lower_bound) / |value|, 0 where the value is 0.
   std::int64_t problems = 0;  ///< Exact problems of branch and bound.
-  /// 0 at a stationary plan, in the units of the objective. With eps it is 8 alpha |change of the cross moment|^2; the
-  /// last step has lowered the objective by at least this much. For matrices with eps it is eps KL(Q | P) of the last
-  /// two plans Q and P. With open marginals it is how much less the last linear problem has at its minimum than at the
-  /// plan before. Without eps, and by the proximal method, it is the Frank-Wolfe gap of the plan: no plan lowers the
-  /// linearised objective by more. It may be large where balanced proximal steps have converged, as their tolerance is
-  /// one of the change alone. NaN by the proximal method if balanced clouds have more than 4096 points or the plan is
-  /// unbalanced, and where the progress function has stopped the solve.
+  /// A measure, in the units of the objective, that is 0 at a stationary plan:
+  /// - points, eps > 0: 8 alpha |change of the cross moment|^2, by at least which the last step has lowered the
+  /// objective;
+  /// - matrices, eps > 0: eps KL(Q | P) of the last two plans Q and P;
+  /// - open marginals, eps > 0: the fall of the last linear problem from the plan before to its minimum;
+  /// - eps = 0, or proximal: the Frank-Wolfe gap of the plan, by at most which any plan lowers the linearised
+  /// objective.
+  ///   It may be large where balanced proximal steps have converged, as their tolerance is one of the change alone. NaN
+  ///   by the proximal method for balanced clouds of more than 4096 points and for unbalanced plans, and where the
+  ///   progress function has stopped the solve.
   double stationarity = 0;
   double change = 0;  ///< Change of the cross moment in the last step, relative as the tolerance.
   /// |P 1 - a|_1 + |P^T 1 - b|_1 of the plan as it is, semi-relaxed without the second term. Partial: what is above a

@@ -12,8 +12,8 @@ namespace monge {
 
 /// The plan P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). It keeps packed copies, so the caller may free x, y, a and b.
 /// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. If all arguments lie on the
-/// device, a call does not wait for it, except to pack new points. Products run in Report::precision; after tf32 they
-/// run in float32.
+/// device, a call does not wait for it, except to pack new points, to select entries and where the method left out
+/// pairs. Products run in Report::precision; after tf32 they run in float32.
 ///
 /// The comments below count passes over all pairs. The first product onto a side, P 1 and P^T 1 included, takes one
 /// more pass; later ones allocate nothing. Memory is O((n + m) d) plus the arguments. On CUDA, single entries and

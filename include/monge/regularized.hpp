@@ -74,9 +74,9 @@ constexpr auto names_of(RegularizedMethod) {
 enum class RegularizedCriterion {
   /// Both RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|, relative to the larger of two numbers.
   /// The first is the primal value, for costs shifted so that the least is 0. The second is 1e-6 (after float32 1e-3)
-  /// of the mass times the range of the costs between points with mass. Where costs of at least a sixteenth of the
-  /// allowed mass are a hundredth of the others, the range is of these alone. If all costs are equal, the slope of h at
-  /// equal entries is the range.
+  /// of the mass times the range of the costs between points with mass. The range leaves out costs above 100 c if
+  /// pairs with a sixteenth of the allowed mass cost at most c. If all costs are equal, the slope of h at equal entries
+  /// takes its place.
   gap,
   residual,  ///< The residual alone.
 };

@@ -25,8 +25,8 @@ void side_by_side(int threads, std::size_t count, Work&& work) {
 
 /// Calls work(i) for each i < count again and again until it returns false, on up to `threads` threads. Between two
 /// calls it calls show(i) on the caller's thread. A thread waits only where no call is ready, so the order of calls
-/// differs from run to run; with one thread the i take their turns. An exception ends all; the first one in order of i
-/// is rethrown.
+/// differs from run to run; with one thread each i runs to its end before the next. An exception ends all; the first
+/// one in order of i is rethrown.
 template <class Work, class Show>
 void side_by_side(int threads, std::size_t count, Work const& work, Show const& show) {
   Failures failures;

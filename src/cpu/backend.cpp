@@ -243,7 +243,7 @@ class CpuBackend final : public Backend {
       if (!twin->data().ordering) return twin_of(twin->data(), twin->data().costs->twin(input.geometry), nullptr);
       cpu::OrderedClouds const clouds(clouds_of(input.geometry), *twin->data().ordering);
       auto costs = twin->data().costs->twin(clouds.clouds());
-      auto ordering = clouds.ordering(*costs->of_points(), twin->data().ordering->share);
+      auto ordering = clouds.ordering(*costs->of_points(), twin->data().ordering->truncation);
       return twin_of(twin->data(), std::move(costs), std::move(ordering));
     }
     if (input.options.truncation > 0) return make_ordered<T>(input);

@@ -131,7 +131,7 @@ class CloudTree {
 
   TileTree tree_;
   std::int64_t dimension_;
-  std::vector<std::int64_t> labels_;             // Of the points in their order; empty without labels.
+  std::vector<std::int64_t> labels_;             // In the order of the points; empty without labels.
   std::vector<double> centre_, mass_, inertia_;  // Nodes in the order of TileTree::index().
 };
 

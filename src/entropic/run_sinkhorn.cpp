@@ -332,7 +332,7 @@ class HostRuns {
     }
     std::vector<std::unique_ptr<EntropicOperator>> operators = host.entropic_operators(inputs);
     for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->go_to_host(std::move(operators[k]));
-    std::vector<std::optional<NewtonProgress>> stepped(runs.size());  // Of the last call of `work`; empty for sweeps.
+    std::vector<std::optional<NewtonProgress>> stepped(runs.size());  // By the last call of `work`; empty for sweeps.
     auto const work = [&](std::size_t k) {
       stepped[k].reset();
       if (!runs[k]->is_for_host()) return false;

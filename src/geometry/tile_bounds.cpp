@@ -117,7 +117,7 @@ class Search {
         rows_(logits.rows),
         columns_(logits.columns),
         share_(share),
-        least_(std::log2(kNodeShare * share / columns_.total())),
+        least_(std::log2(kNodeFraction * share / columns_.total())),
         levels_(to_size(rows_.tree().heights() + 1)) {
     levels_.back() = {columns_.tree().heights() - 1, {0}, {}};
   }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/numbers.hpp"
 #include "geometry/point_tree.hpp"
 #include "geometry/tile_model.hpp"
 
@@ -30,7 +31,7 @@ class TileBoxes {
   std::int64_t dimension() const { return dimension_; }
   /// The numbers of a node's box (box_size()).
   double const* of(std::int64_t node) const { return values_.data() + box_size(dimension_) * node; }
-  LabelRange labels(std::int64_t node) const { return labels_[static_cast<std::size_t>(node)]; }
+  LabelRange labels(std::int64_t node) const { return labels_[to_size(node)]; }
   /// Coordinate k of the point at a place.
   double coordinate(std::int64_t place, std::int64_t k) const { return coordinate_(place, k); }
 
@@ -92,9 +93,8 @@ struct TileList {
 
   std::int64_t tiles() const { return static_cast<std::int64_t>(begin.size()) - 1; }
   std::span<std::int32_t const> of(std::int64_t row) const {
-    std::size_t const k = static_cast<std::size_t>(row);
-    return std::span(tile).subspan(static_cast<std::size_t>(begin[k]),
-                                   static_cast<std::size_t>(begin[k + 1] - begin[k]));
+    std::size_t const k = to_size(row);
+    return std::span(tile).subspan(to_size(begin[k]), to_size(begin[k + 1] - begin[k]));
   }
 };
 

@@ -30,10 +30,10 @@ MONGE_HOST_DEVICE inline constexpr std::int64_t fit_scratch(std::int64_t dimensi
   return (dimension + 1) * (dimension + 3);
 }
 
-/// The part of a share that nodes above the tiles may use up. Their bounds are compared with it one by one, so most of
-/// it stays for the tiles.
-inline constexpr double kNodeShare = 0.25;
-/// Bins of the histogram of bounds below the share, and the bins of a factor of two.
+/// The fraction of a truncation that nodes above the tiles may use up. Their bounds are compared with it one by one, so
+/// most of it stays for the tiles.
+inline constexpr double kNodeFraction = 0.25;
+/// Bins of the histogram of bounds below the truncation, and the bins of a factor of two.
 inline constexpr int kBoundBins = 128, kBoundBinsOfTwo = 4;
 /// Tiles that were found at some potentials serve for at most this number of sweeps, while the mean over the mass of
 /// exp(|f_now - f_then| / eps) - 1 is at most kServedMovement; a point adds at most kServedMovementOfPoint.

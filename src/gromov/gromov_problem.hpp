@@ -140,7 +140,7 @@ class GromovProblem : public GromovBounds, public GromovDerivatives {
 /// The starts of a problem, up to the number that the options ask for.
 struct StartList {
   StartList(GromovOptions const& options, bool has_given)
-      : most(options.starts > 0 ? static_cast<std::size_t>(options.starts)
+      : most(options.starts > 0 ? to_size(options.starts)
              : has_given        ? 1
                                 : SIZE_MAX) {}
   bool is_full() const { return starts.size() >= most; }

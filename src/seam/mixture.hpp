@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/host_device.hpp"
+#include "core/numbers.hpp"
 #include "seam/vectors.hpp"
 
 namespace monge {
@@ -92,7 +93,7 @@ struct Mixture {
 
   /// The number of differences of images, once there are `images`, and the newest of them.
   int count() const { return images > kMixedDifferences ? kMixedDifferences : images > 0 ? images - 1 : 0; }
-  std::size_t newest() const { return static_cast<std::size_t>(images - 2) % kMixedDifferences; }
+  std::size_t newest() const { return to_size(images - 2) % kMixedDifferences; }
 };
 
 }  // namespace monge

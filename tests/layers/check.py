@@ -1,4 +1,5 @@
-"""Fails where a folder of src includes one above it, or folders include each other in a circle of any length."""
+"""Fails where a folder of src includes one above it, folders include each other in a circle of any length, or one has
+more files than a reader takes in at once."""
 import pathlib
 import re
 import sys
@@ -7,8 +8,13 @@ from graphlib import CycleError, TopologicalSorter
 # From below; folders that are not named are solvers. Files of src itself, the registry, lie above all.
 LEVELS = {"core": 0, "ranks": 1, "geometry": 1, "seam": 2, "cpu": 4, "cuda": 4, ".": 5}
 SOLVERS = 3
+MOST_FILES = 20
 
 root = pathlib.Path(sys.argv[1])
+for folder in [root, *(path for path in root.rglob("*") if path.is_dir())]:
+    files = sum(path.is_file() for path in folder.iterdir())
+    if files > MOST_FILES:
+        sys.exit(f"{folder} has {files} files; at most {MOST_FILES} fit, so a part of them needs a folder")
 folders: dict[str, set[str]] = {}
 for file in root.rglob("*.*"):
     if file.suffix in {".hpp", ".cpp", ".cuh", ".cu"}:

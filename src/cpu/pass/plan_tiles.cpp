@@ -85,7 +85,7 @@ struct Needed {
     LabelLogits const labels = label_logits(*data.costs, side, of_side.log_unit());
     TileList const near = nearest({of_side(own.values(), {}), columns, labels}, count, workers.threads);
     transform = softmin_over(near, data, side, other, eps, workers);
-    found = reach({of_side(transform, {}), columns, labels}, ordering.share, workers.threads);
+    found = reach({of_side(transform, {}), columns, labels}, ordering.truncation, workers.threads);
   }
 
   std::vector<double> transform;  // An upper bound of that of `other`.

@@ -28,7 +28,7 @@ OrderedSide ordered_side(std::shared_ptr<PointOrder const> order, PackedPoints<T
 struct Ordering {
   std::shared_ptr<OrderedSide const> side[2];
   double scale;
-  double share;  // OperatorOptions::truncation.
+  double truncation;  // OperatorOptions::truncation.
 
   OrderedSide const& of(Side side_of) const { return *side[static_cast<int>(side_of)]; }
 };
@@ -60,7 +60,7 @@ struct PlanTiles {
 /// The potential f'_i that a sweep makes of f'_i and its transform f'+_i.
 using NextPotential = std::function<double(std::int64_t i, double old, double plus)>;
 
-/// The pairs left out carry at most Ordering::share of each row and of each column, whatever the potentials are.
+/// The pairs left out carry at most Ordering::truncation of each row and of each column, whatever the potentials are.
 template <class T>
 PlanTiles plan_tiles(PlanData<T> const& data, double eps, Workers const& workers);
 /// The same for a sweep that begins with the rows, without left_out.

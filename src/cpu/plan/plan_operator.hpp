@@ -80,7 +80,7 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
     std::int64_t i;      // The caller's point,
     std::int64_t place;  // and its place in vectors.
     std::span<T const> values;
-    std::span<T const> largest;            // Of each kLogitGroup values; only of logarithms, which are never NaN.
+    std::span<T const> largest;            // The largest of each kLogitGroup logarithms, which are never NaN.
     std::span<std::int64_t const> points;  // The caller's points j, in any order; empty: all, ascending.
     double reference;
 

@@ -84,8 +84,9 @@ class Costs {
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
 
   /// A pass whose result is sums for all rows: over the listed tiles if there are some; by the ranks that share passes,
-  /// each with its own rows, if there are several; else over all pairs by this device.
-  std::unique_ptr<SumPass> sum_pass(Side rows, Pass pass, ListedTiles const* tiles, bool tf32 = false) const;
+  /// each with its own rows, if there are several; else over all pairs by this device. A geometry with kernels of its
+  /// own overrides it.
+  virtual std::unique_ptr<SumPass> sum_pass(Side rows, Pass pass, ListedTiles const* tiles, bool tf32 = false) const;
 
   /// A sweep that reads each score once, if these costs have one: its kernel, without logits, potentials and outputs.
   struct FusedSweep {

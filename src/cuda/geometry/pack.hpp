@@ -40,8 +40,8 @@ struct CloudArguments {
   double const* other_centre;            // Centre of the other side.
   RowFindings* row_findings;             // pack_blocks(packed.padded_size); null if the findings are known.
   CloudFindings* findings;
-  double norm_factor;        // Of coordinates of points: `square` in product form, 0 in difference form.
-  double label_norm_factor;  // Of coordinates of labels: -`square` in difference form, 0 in product form.
+  double norm_factor;        // For coordinates of points: `square` in product form, 0 in difference form.
+  double label_norm_factor;  // For coordinates of labels: -`square` in difference form, 0 in product form.
   double* norm;              // padded_size
   double* shift;             // size; null if the shift is known.
 };

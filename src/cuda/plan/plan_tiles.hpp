@@ -42,7 +42,7 @@ class PlanTiles {
   Problem const& problem_;
   ListedTiles listed_[2];
   DeviceArray<unsigned char> memory_;
-  DeviceArray<std::uint32_t> squares_;  // Of both lists.
+  DeviceArray<std::uint32_t> squares_;  // The squares of both lists.
   std::int64_t marks_[2] = {};          // Words of marks.
   double *models_[2] = {}, *far_[2] = {};
   NearWord* near_ = nullptr;

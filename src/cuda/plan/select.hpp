@@ -23,8 +23,9 @@ struct LogRows {
   int count = 0;
   double const* factor = nullptr;  // Factors and weights are those of all rows.
   double const* weight = nullptr;
-  // Of listed tiles: the caller's numbers of all rows, and columns of rows (tiles/listed_rows.hpp) for each kTilePoints
-  // rows, counted from `begin` rows before these. Null: rows and columns are in the caller's order.
+  // With listed tiles: the caller's numbers of all rows, and the columns of each kTilePoints rows
+  // (tiles/listed_rows.hpp). The first columns are those of the row that lies `begin` rows before `first`. Null: all
+  // are in the caller's order.
   int const* point = nullptr;
   int const* columns = nullptr;
   int begin = 0;

@@ -9,7 +9,7 @@ struct HadamardProduct {
   StridedView left, right, values, out;
   int inner, width;          // Columns of L and R, and of V.
   double const* row_factor;  // P_ij = row_factor_i beta_j 2^(t_ij - reference_i)
-  double const* weight;      // Of the columns. Where it is 0, R and V are not read.
+  double const* weight;      // The columns' weights. Where one is 0, R and V are not read.
 };
 /// out = (P o L R^T) V, with logits, factors and references of Pass::product for a vector of ones. All vectors have the
 /// caller's order.

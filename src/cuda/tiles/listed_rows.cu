@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) count_listed_kernel(ListedTiles cons
   if (threadIdx.x % 32 == 0) counts[row] = count;
 }
 
-/// The columns of a word: those that are listed and those that fill rows.
+/// Bits of columns, 32 a word: listed columns and those that fill rows.
 struct ColumnMarks {
   std::uint32_t const* listed;
   int fill;

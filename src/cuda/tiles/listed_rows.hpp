@@ -12,8 +12,8 @@ inline constexpr int kNoColumn = std::numeric_limits<int>::max();
 /// The tiles whose rows are written, `count` of them from `first` on, and the columns of their rows.
 struct ListedRows {
   int first = 0, count = 0;
-  int fill =
-      0;  // Each row has these first columns of the caller, too, in order; without entries unless they are listed.
+  /// Each row has these first columns of the caller, too, in order; without entries unless they are listed.
+  int fill = 0;
   std::uint32_t* listed = nullptr;  // Memory for a bit for each column, in whole words, for each tile.
   /// The caller's numbers j of the columns of each tile's rows, ascending, or ~j of a column without entries; then
   /// kNoColumn: [count][PassArguments::entries.stride].

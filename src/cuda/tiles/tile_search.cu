@@ -127,7 +127,7 @@ struct RowOfSearch {
       : of(arguments),
         lane(static_cast<int>(threadIdx.x) % 32),
         model(of.rows.models + model_size(of.dimension) * node),
-        least(log2(kNodeShare * of.share / of.total)) {}
+        least(log2(kNodeFraction * of.share / of.total)) {}
 
   /// An upper bound of the logits of a node of the columns; minus infinity without mass.
   __device__ double bound(int node, double& log_mass) const {

@@ -15,9 +15,9 @@ constexpr int kBlindPatience = 100;
 /// than kSelfFall between checks is rounding.
 constexpr int kSelfPatience = 3;
 constexpr double kSelfFall = 0.5;
-/// Sweeps have stalled at relative errors from kLeastFloor to kUsualFloor times the rounding error of a logit. Where
-/// the tolerance is below the first, float64 takes over at the second; where it is below kSeenFloor, which sweeps may
-/// not see, a certificate at the second measures what rounding leaves.
+/// Sweeps have stalled at relative errors from kLeastFloor to kUsualFloor times the rounding error of a logit. A
+/// tolerance below kLeastFloor makes float64 take over once errors are below kUsualFloor. For one below kSeenFloor,
+/// whose errors sweeps may not see, a certificate measures there the error that rounding leaves.
 constexpr double kLeastFloor = 0.002;
 constexpr double kSeenFloor = 0.03;
 constexpr double kUsualFloor = 0.1;
@@ -47,8 +47,9 @@ void RoundingLimit::refined() {
   forget();
 }
 
-/// Potentials in float32 would have few digits, or float64 costs little. In the second case a looser tolerance than
-/// rounding needs one certificate, and then leaves a plan in float32, whose products are faster.
+/// Potentials in float32 would have few digits, or float64 costs little. Where
+/// float64 costs little, a tolerance above the rounding of float32 still begins in float32: it needs one certificate,
+/// and the plan has the faster products of float32.
 bool RoundingLimit::begins_in_float64(double float64_up_to) const {
   if (!may_refine()) return false;
   return scale_.cost_bound < kFewDigits * options_.eps ||

@@ -56,7 +56,7 @@ class SinkhornPolicy {
   void swept(SweepErrors const& errors);
   /// Whether the last sweep, a mixed one, has left the best potentials. The caller goes back to the best otherwise.
   bool is_best() const { return mixing_.is_best(); }
-  /// The errors that the sweep which left the present potentials has seen.
+  /// Errors at the start of the sweep that made the present potentials.
   SweepErrors const& errors() const { return last_.errors; }
   /// The kind of the last sweeps or step, of SPLR apart.
   StepKind kind() const { return kind_; }

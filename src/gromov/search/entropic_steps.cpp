@@ -145,7 +145,7 @@ bool GromovSolve::is_stationary(Search& search) {
   double const value = problem_.terms_of(search.image).value;
   search.stationarity = frank_wolfe_gap(search, search.image, value);
   double const most = std::max(std::sqrt(options_.tolerance), kSmallGap);
-  return search.stationarity <= most * std::max(value, kLeastShare * problem_.size());
+  return search.stationarity <= most * std::max(value, kLeastFraction * problem_.size());
 }
 
 void GromovSolve::hide_idle_points() {

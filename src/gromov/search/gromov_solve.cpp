@@ -132,7 +132,7 @@ void GromovSolve::finish(Search& search) {
 }
 
 double GromovSolve::change_between(DenseMatrix const& one, DenseMatrix const& other) const {
-  double const size = std::max(problem_.norm(one), kLeastShare * problem_.largest());
+  double const size = std::max(problem_.norm(one), kLeastFraction * problem_.largest());
   return size > 0 ? problem_.norm(one - other) / size : 0;
 }
 

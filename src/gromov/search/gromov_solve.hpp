@@ -22,8 +22,8 @@ class GromovSolve {
   Gromov run();
 
  private:
-  static constexpr double kRounding = 0x1p-40;  // A difference of values, as a fraction of the problem's size.
-  static constexpr double kLeastShare = 1e-3;   // Of the largest value or image: less counts as this.
+  static constexpr double kRounding = 0x1p-40;    // A difference of values, as a fraction of the problem's size.
+  static constexpr double kLeastFraction = 1e-3;  // Values and images below this fraction of the largest count as it.
 
   /// One start and where it has got to.
   struct Search {
