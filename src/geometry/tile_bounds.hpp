@@ -98,8 +98,8 @@ struct TileList {
   }
 };
 
-/// The tiles of columns that the rows of each tile may need, if sum_j b_j 2^t_ij >= 1 for each row: what is left out
-/// carries at most `share` in each row.
+/// The tiles of columns that the rows of each tile may need, if sum_j b_j 2^t_ij >= 1 for each row i. The columns that
+/// are left out add at most `share` to this sum.
 struct TileReach {
   TileList list;
   std::vector<double> left_out;  // An upper bound of sum_j b_j 2^t_ij over the columns j left out, for each tile.

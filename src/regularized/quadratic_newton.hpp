@@ -35,7 +35,7 @@ struct QuadraticSettings {
 /// potentials that are feasible without the term certify the tolerance. The operator keeps the result.
 class QuadraticNewtonMethod {
  public:
-  /// Takes the first pass. The operator, and what the settings view, outlive this object.
+  /// Makes the first pass over all pairs. The operator and the arrays behind the settings outlive this object.
   QuadraticNewtonMethod(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
 
   QuadraticProgress const& now() const { return now_; }

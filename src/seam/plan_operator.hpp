@@ -98,8 +98,8 @@ class PlanEntries {
 struct NewPoints {
   MatrixView points;
   IndexView labels = {};  // Empty without labels.
-  /// For a plan that leaves out pairs, an order by labels first, in which near points lie side by side; null: that of
-  /// a tree.
+  /// For a plan that leaves out pairs: an order of the points by labels first, in which points of one label that are
+  /// near each other lie side by side. Null: the order of a tree.
   std::shared_ptr<PointOrder const> order = {};
 };
 

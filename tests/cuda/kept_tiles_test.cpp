@@ -446,7 +446,7 @@ TEST_F(MemoryOfTiles, cuda_may_end_and_the_next_call_is_right) {
     using Call = void (*)(EntropicOperator&, double);
     Call const calls[] = {[](EntropicOperator& entropic, double at) { entropic.sweep({at}, 2); },
                           [](EntropicOperator& entropic, double at) { (void)entropic.evaluate(at); }};
-    // Runs both calls. Those of which allocation k fails run again. Returns their number.
+    // Makes both calls. A call whose allocation k fails is made again. Returns the number of such calls.
     auto const run = [&](int k, Potentials& potentials, double& dual) {
       auto const entropic = make(context, problem, Precision::float32);
       entropic->set_potentials({}, {});

@@ -148,8 +148,8 @@ Stripes<T> const& PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsum
                                .logits = logarithms};
   onto.stripes.for_each(
       onto.logits, options, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-        T *const row = factors + (1 + thread) * padded, *const largest =
-                                                            factors + (1 + threads) * padded + thread * groups;
+        T* const row = factors + (1 + thread) * padded;
+        T* const largest = factors + (1 + threads) * padded + thread * groups;
         std::vector<std::int64_t>& of_row = points[to_size(thread)];
         of_row.clear();
         for (std::int64_t j = 0; is_listed && j < work.args.column_count; ++j) {

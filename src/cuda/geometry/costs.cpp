@@ -40,8 +40,8 @@ class WholePass final : public SumPass {
   PassPlan plan_;
 };
 
-/// All pairs, shared by ranks. Each rank joins the sums of its own rows to one a row; then all gather those of the
-/// others.
+/// All pairs, shared by ranks. Each rank joins the sums of its own rows to one sum a row. Then each rank gathers the
+/// sums of the other ranks.
 class SharedPass final : public SumPass {
  public:
   SharedPass(Costs::Launch const& launch, RankShare const& share, DeviceRanks const& ranks)

@@ -12,7 +12,7 @@ class SumPass {
   virtual std::int64_t size() const = 0;
   /// The layout of the sums of a row.
   virtual WorkPlan work() const = 0;
-  /// Where ranks share the pass, they meet before, and the queue is that of the stream, no batch.
+  /// Several ranks that share the pass call DeviceRanks::meet() before it, and `queue` is `stream`, not a batch.
   virtual void launch(Queue const& queue, cudaStream_t stream) const = 0;
 
   /// Operands of the rank's rows. The caller gives vectors of all columns, and references and sums of all rows.

@@ -43,7 +43,7 @@ class SetBits {
   __device__ __forceinline__ NearWord near_word(int lane) const {
     return tiles_.near[static_cast<std::int64_t>(row_) * kNearWords + lane];
   }
-  /// Each lane gets a word: those near, or those of the next 32 squares.
+  /// Each lane reads a word of bits: of the list of near tiles, or of one of the next 32 squares.
   __device__ __forceinline__ void load() {
     int const lane = static_cast<int>(threadIdx.x) % 32;
     if (tiles_.near) {
