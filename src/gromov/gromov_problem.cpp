@@ -59,31 +59,6 @@ bool GromovProblem::is_whole() const {
   return marginals_ == GromovMarginals::partial && std::max(a_.sum(), b_.sum()) <= (1 + kSameTotals) * total_;
 }
 
-namespace {
-
-[[noreturn]] void throw_balanced() {
-  throw Error(ErrorCode::unsupported, "marginals: are constraints; must be unbalanced");
-}
-
-}  // namespace
-
-UnbalancedTerms GromovProblem::terms_of(DenseMatrix const&) const {
-  throw_balanced();
-}
-
-void GromovProblem::add_terms(DenseVector const&, DenseVector const&, DenseMatrix&, DenseMatrix&) const {
-  throw_balanced();
-}
-
-DenseMatrix GromovProblem::scaled(DenseMatrix const& image, double factor) const {
-  return factor * image;
-}
-
-ImagePolytope GromovBounds::polytope() const {
-  throw Error(ErrorCode::unsupported,
-              "gap: is given for matrices; must be infinity, since branch and bound is for points");
-}
-
 DenseMatrix read_finite(char const* field, Backend const& backend, MatrixView view, char const* entries) {
   std::vector<double> const values = backend.read(view);
   DenseMatrix matrix(view.rows(), view.columns());

@@ -31,7 +31,7 @@ struct GromovValue {
   double linear = 0;     // <M, P>
 };
 
-/// The terms of an unbalanced objective at a plan.
+/// The terms of an objective with open marginals at a plan.
 struct UnbalancedTerms {
   double mass = 0;
   double value = 0;       // alpha E + (1 - alpha) <M, P>
@@ -58,8 +58,8 @@ class GromovBounds {
   virtual std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                             std::optional<DenseMatrix> const& described) const = 0;
 
-  /// Throws unsupported where branch and bound would take too long.
-  virtual ImagePolytope polytope() const;
+  /// Nothing for problems without branch and bound. Throws unsupported where it would take too long.
+  virtual std::optional<ImagePolytope> polytope() const { return {}; }
 };
 
 class GromovDerivatives {
@@ -67,8 +67,28 @@ class GromovDerivatives {
   virtual ~GromovDerivatives() = default;
 
   virtual void gradients(Gromov const& result, GromovGradients const& out) const = 0;
+};
+
+/// The part of a problem of points that extends its costs to other points.
+class GromovFeatures {
+ public:
+  virtual ~GromovFeatures() = default;
+
   virtual void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
                                MutableMatrixView out) const = 0;
+};
+
+/// The part of a problem with open marginals that an image determines.
+class OpenObjective {
+ public:
+  virtual ~OpenObjective() = default;
+
+  virtual UnbalancedTerms terms_of(DenseMatrix const& image) const = 0;
+  /// The image of the plan times a factor.
+  virtual DenseMatrix scaled(DenseMatrix const& image, double factor) const = 0;
+  /// Adds r_i + c_j to the costs u and v of a linearisation. By the proximal method those of linearise() are without
+  /// UnbalancedTerms::divergence.
+  virtual void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const = 0;
 };
 
 /// The objective of plans with the marginals a and b. Its quadratic part depends on the image of a plan, a matrix that
@@ -110,13 +130,10 @@ class GromovProblem : public GromovBounds, public GromovDerivatives {
   virtual GromovValue value_of(Plan const& plan, DenseVector& row, DenseVector& column) const = 0;
   virtual GromovValue value_of(ExactPlan const& plan) const = 0;
 
-  // Unbalanced problems alone.
-  virtual UnbalancedTerms terms_of(DenseMatrix const& image) const;
-  /// The image of the plan times a factor.
-  virtual DenseMatrix scaled(DenseMatrix const& image, double factor) const;
-  /// Adds r_i + c_j to the costs u and v of a linearisation. By the proximal method those of linearise() are without
-  /// UnbalancedTerms::divergence.
-  virtual void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const;
+  /// Null where the marginals are constraints.
+  virtual OpenObjective const* open() const { return nullptr; }
+  /// Null for matrices.
+  virtual GromovFeatures const* features() const { return nullptr; }
 
  protected:
   /// Reads the weights.

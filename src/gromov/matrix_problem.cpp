@@ -345,8 +345,4 @@ void MatrixProblem::gradients(Gromov const& result, GromovGradients const& out) 
   potential(out.b, result.plan ? result.plan->g() : result.exact->g, target_->slopes(b_));
 }
 
-void MatrixProblem::source_features(Backend const&, Gromov const&, MatrixView, MatrixView, MutableMatrixView) const {
-  throw Error(ErrorCode::unsupported, "source_features: the problem is of matrices; must be of points");
-}
-
 }  // namespace monge

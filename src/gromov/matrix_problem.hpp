@@ -28,8 +28,6 @@ class MatrixProblem : public GromovProblem {
   GromovValue value_of(ExactPlan const& plan) const override;
 
   void gradients(Gromov const& result, GromovGradients const& out) const override;
-  void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
-                       MutableMatrixView out) const override;
 
  protected:
   /// A matrix as the products B(P) read it. The loss of two entries is f + f' - 2 c d for their values c and d in

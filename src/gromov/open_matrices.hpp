@@ -4,7 +4,7 @@
 
 namespace monge {
 
-class OpenMatrixProblem final : public MatrixProblem {
+class OpenMatrixProblem final : public MatrixProblem, public OpenObjective {
  public:
   OpenMatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
                     GromovOptions const& options);
@@ -15,7 +15,9 @@ class OpenMatrixProblem final : public MatrixProblem {
   }
   void linearise(DenseMatrix const& image, DenseMatrix& u, DenseMatrix& v) const override;
   double curvature(DenseMatrix const& image) const override { return -alpha_ * energy(image); }
+  OpenObjective const* open() const override { return this; }
   UnbalancedTerms terms_of(DenseMatrix const& image) const override;
+  DenseMatrix scaled(DenseMatrix const& image, double factor) const override { return factor * image; }
   void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix&) const override {
     u.colwise() += r;
     u.rowwise() += c.transpose();

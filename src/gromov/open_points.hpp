@@ -4,7 +4,7 @@
 
 namespace monge {
 
-class OpenPointProblem final : public PointProblem {
+class OpenPointProblem final : public PointProblem, public OpenObjective {
  public:
   OpenPointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
                    GromovOptions const& options);
@@ -23,6 +23,7 @@ class OpenPointProblem final : public PointProblem {
   DenseMatrix image_of(Plan const& plan) const override;
   GromovValue value_of(Plan const& plan, DenseVector& row, DenseVector& column) const override;
   GromovValue value_of(ExactPlan const& plan) const override;
+  OpenObjective const* open() const override { return this; }
   UnbalancedTerms terms_of(DenseMatrix const& image) const override;
   DenseMatrix scaled(DenseMatrix const& image, double factor) const override;
   void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const override;

@@ -19,7 +19,7 @@ struct GromovSide {
   double feature_spread = 0;  // sum_i a_i |s_i|^2
 };
 
-class PointProblem : public GromovProblem {
+class PointProblem : public GromovProblem, public GromovFeatures {
  public:
   /// Reads and checks all arguments.
   PointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
@@ -34,7 +34,7 @@ class PointProblem : public GromovProblem {
   GromovBound descriptor_bound(Context const& context) const override;
   std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
-  ImagePolytope polytope() const override;
+  std::optional<ImagePolytope> polytope() const override;
 
   // The image of a plan is its cross moment.
   void linearise(DenseMatrix const& cross, DenseMatrix& u, DenseMatrix& v) const override;
@@ -46,6 +46,7 @@ class PointProblem : public GromovProblem {
   GromovValue value_of(ExactPlan const& plan) const override;
 
   void gradients(Gromov const& result, GromovGradients const& out) const override;
+  GromovFeatures const* features() const override { return this; }
   void source_features(Backend const& backend, Gromov const& result, MatrixView points, MatrixView features,
                        MutableMatrixView out) const override;
 

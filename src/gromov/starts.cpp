@@ -204,7 +204,7 @@ std::vector<StartingPoint> PointProblem::starts(Context const& context, GromovOp
   return list.starts;
 }
 
-ImagePolytope PointProblem::polytope() const {
+std::optional<ImagePolytope> PointProblem::polytope() const {
   auto const axes = [](DenseMatrix const& moment) {  // Times the roots of their moments.
     PrincipalAxes const found(moment);
     std::int64_t const rank = (found.moments.array() > kFlat * found.moments(0)).count();

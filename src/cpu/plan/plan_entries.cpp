@@ -18,11 +18,11 @@ namespace monge::cpu {
 namespace {
 
 template <class T>
-struct Ranked {
+struct Candidate {
   T logarithm;
   std::int64_t j;
 
-  bool operator<(Ranked const& other) const {
+  bool operator<(Candidate const& other) const {
     return logarithm != other.logarithm ? logarithm > other.logarithm : j < other.j;
   }
 };
@@ -41,33 +41,33 @@ void visit_where(Row const& row, Test const& passes, Visit const& visit) {
 }
 
 /// The first k of a row of logarithms, in order. The k-th largest of the group maxima is a lower bound of the first k,
-/// so only columns that reach it are sorted, few more than k. Points that the row does not list rank behind its
+/// so only columns that reach it are sorted, few more than k. Points that the row does not list stand behind its
 /// entries, by index.
 template <class T>
-class RowRanking {
+class RowSelection {
  public:
   template <class Row>
-  std::span<Ranked<T> const> operator()(Row const& row, std::size_t k) {
+  std::span<Candidate<T> const> operator()(Row const& row, std::size_t k) {
     find_listed(row, std::min(k, row.values.size()));
     if (row.points.empty()) return found_;
-    auto const has_entry = [](Ranked<T> const& ranked) {
-      return ranked.logarithm > -std::numeric_limits<T>::infinity();
+    auto const has_entry = [](Candidate<T> const& candidate) {
+      return candidate.logarithm > -std::numeric_limits<T>::infinity();
     };
     found_.erase(std::find_if_not(found_.begin(), found_.end(), has_entry), found_.end());
     return filled(k);
   }
   /// The first k of a row without entries.
-  std::span<Ranked<T> const> none(std::size_t k) {
+  std::span<Candidate<T> const> none(std::size_t k) {
     found_.clear();
     return filled(k);
   }
 
  private:
   /// Up to k: after the entries found the other points follow, by index.
-  std::span<Ranked<T> const> filled(std::size_t k) {
+  std::span<Candidate<T> const> filled(std::size_t k) {
     if (found_.size() == k) return found_;
     std::vector<std::int64_t> taken;
-    for (Ranked<T> const& ranked : found_) taken.push_back(ranked.j);
+    for (Candidate<T> const& candidate : found_) taken.push_back(candidate.j);
     std::sort(taken.begin(), taken.end());
     auto next = taken.begin();
     for (std::int64_t j = 0; found_.size() < k; ++j) {
@@ -102,7 +102,7 @@ class RowRanking {
     return vector.begin() + static_cast<std::ptrdiff_t>(index);
   }
   std::vector<T> kth_;
-  std::vector<Ranked<T>> found_;
+  std::vector<Candidate<T>> found_;
 };
 
 /// Calls visit(k, P_ij) for the k-th numbers of a row above the threshold. Exponentials are taken only near or above
@@ -170,16 +170,16 @@ template <class T>
 void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   HostVector const& total = on_host(marginal(side));
   std::vector<double> const& weight = data_.weight(side);
-  std::vector<RowRanking<T>> rankings(to_size(workers_.threads));
+  std::vector<RowSelection<T>> selections(to_size(workers_.threads));
   std::size_t const k = to_size(indices.columns);
   for_each_row(side, RowOf::logarithms, [&](int thread, Row const& row) {
-    RowRanking<T>& ranking = rankings[to_size(thread)];
+    RowSelection<T>& selection = selections[to_size(thread)];
     bool const has_entries = weight[to_size(row.place)] > 0 && !std::isnan(total[row.place]);
-    std::span<Ranked<T> const> const found = has_entries ? ranking(row, k) : ranking.none(k);
+    std::span<Candidate<T> const> const found = has_entries ? selection(row, k) : selection.none(k);
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {
-        Ranked<T> const& entry = found[to_size(q)];
+        Candidate<T> const& entry = found[to_size(q)];
         indices.data[row.i * indices.row_stride + q] = entry.j;
         data[row.i * values.row_stride() + q] =
             static_cast<Out>(total[row.place] * std::exp2(static_cast<double>(entry.logarithm) - row.reference));

@@ -58,9 +58,9 @@ int tile_bytes(DataType scalar, int rows, int columns, int coordinate_bytes) {
 
 /// `source`: where the kernel finds the arguments of `tiles` tiles.
 void launch(void const* kernel, ResidentSweepPlan const& plan, int tiles, void* source, cudaStream_t stream) {
-  unsigned shares = static_cast<unsigned>(tiles);
-  unsigned const blocks = std::min(shares, static_cast<unsigned>(plan.most_blocks));
-  void* parameters[] = {source, &shares};
+  unsigned count = static_cast<unsigned>(tiles);
+  unsigned const blocks = std::min(count, static_cast<unsigned>(plan.most_blocks));
+  void* parameters[] = {source, &count};
   MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3(blocks), dim3(kTileThreads), parameters,
                                              to_size(plan.shared_bytes), stream));
 }

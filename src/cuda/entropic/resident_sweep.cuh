@@ -157,14 +157,14 @@ __device__ __forceinline__ void leave_sums(ResidentSweepArguments const& argumen
 template <class T>
 class ResidentPoint {
  public:
-  /// `place`: the side of the tile. A self problem has the data of its rows there, too.
+  /// `tile_side`: 0 for the rows of the tile, 1 for its columns. A self problem has the data of its rows for both.
   __device__ __forceinline__ ResidentPoint(ResidentSweepArguments const& arguments, ResidentSweepPlace const& at,
-                                           ResidentSweepTile<T> const& tile, int place)
+                                           ResidentSweepTile<T> const& tile, int tile_side)
       : arguments_(arguments),
-        side_(arguments.is_self ? 0 : place),
-        number_(at.first[place] + static_cast<int>(threadIdx.x)),
-        logits_{tile.logits[place], tile.factors[place]},
-        is_in_tile_(static_cast<int>(threadIdx.x) < arguments.tile[place]),
+        side_(arguments.is_self ? 0 : tile_side),
+        number_(at.first[tile_side] + static_cast<int>(threadIdx.x)),
+        logits_{tile.logits[tile_side], tile.factors[tile_side]},
+        is_in_tile_(static_cast<int>(threadIdx.x) < arguments.tile[tile_side]),
         is_real_(is_in_tile_ && number_ < arguments.side[side_].points.size) {
     OfSide const& of = arguments.side[side_];
     if (is_real_) {
@@ -280,15 +280,16 @@ __device__ __forceinline__ void sweep_tile(ResidentSweepArguments const& argumen
 template <class T, ScoreForm kForm, class Source>
 inline constexpr int kResidentSweepBlocks = kForm == ScoreForm::distances ? 1 : (kOfMany<Source> ? 24 : 16) / sizeof(T);
 
-/// A cooperative launch of kTileThreads threads. Tiles are 64 or 128 points high and wide. A block takes every
-/// gridDim.x-th of the `shares` tiles of all problems, which stand problem after problem. No problem has more tiles
-/// than the grid has blocks, so a block that waits for others waits for tiles that come before its own next one.
+/// A cooperative launch of kTileThreads threads. Tiles are 64 or 128 points high and wide. `tiles`: the number of
+/// tiles of all problems, which stand problem after problem. A block takes every gridDim.x-th tile. No problem has
+/// more tiles than the grid has blocks, so a block that waits for others waits for tiles that come before its own next
+/// one.
 template <class T, ScoreForm kForm, class Source>
 __global__ void __launch_bounds__(kTileThreads, (kResidentSweepBlocks<T, kForm, Source>))
-    resident_sweep_kernel(Source const source, unsigned const shares) {
+    resident_sweep_kernel(Source const source, unsigned const tiles) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char shared[];
-  for (unsigned at = blockIdx.x; at < shares; at += gridDim.x) {
+  for (unsigned at = blockIdx.x; at < tiles; at += gridDim.x) {
     Slice<ResidentSweepArguments> const slice = slice_of(source, at);
     sweep_tile<T, kForm>(slice.arguments, slice.block, shared);
     __syncthreads();  // The next tile uses the same memory.

@@ -19,7 +19,7 @@ void log_factors(PackedSide const& points, float const* beta, void* out, cudaStr
 std::int64_t top_k_scratch(DataType scalar, int k) {
   if (k <= kFewest) return 0;
   return sorted_size(k) *
-         static_cast<std::int64_t>(scalar == DataType::float32 ? sizeof(Ranked<float>) : sizeof(Ranked<double>));
+         static_cast<std::int64_t>(scalar == DataType::float32 ? sizeof(Candidate<float>) : sizeof(Candidate<double>));
 }
 
 void top_k(TopKArguments const& arguments, cudaStream_t stream) {

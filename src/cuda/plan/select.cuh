@@ -64,12 +64,12 @@ __host__ __device__ constexpr std::int64_t sorted_size(std::int64_t count) {
 }
 
 template <class T>
-struct Ranked {
+struct Candidate {
   T logarithm;
   /// As wide as the logarithm: padding would be read, with the whole, before anything wrote it.
   std::conditional_t<sizeof(T) == 8, std::int64_t, int> column;
 
-  __device__ __forceinline__ bool before(Ranked const& other) const {
+  __device__ __forceinline__ bool before(Candidate const& other) const {
     return logarithm != other.logarithm ? logarithm > other.logarithm : column < other.column;
   }
 };
@@ -89,13 +89,13 @@ __device__ __forceinline__ int block_count(int mine) {
 
 /// Bitonic sort in place; `size` is a power of two.
 template <class T>
-__device__ void sort_ranked(Ranked<T>* list, int size) {
+__device__ void sort_candidates(Candidate<T>* list, int size) {
   for (int length = 2; length <= size; length *= 2) {
     for (int step = length / 2; step > 0; step /= 2) {
       __syncthreads();
       for (int pair = static_cast<int>(threadIdx.x); pair < size / 2; pair += kSelectThreads) {
         int const low = 2 * pair - (pair & (step - 1)), high = low + step;
-        Ranked<T> const first = list[low], second = list[high];
+        Candidate<T> const first = list[low], second = list[high];
         if (second.before(first) == ((low & length) == 0)) {
           list[low] = second;
           list[high] = first;
@@ -183,7 +183,7 @@ struct RowReader {
 
 /// Writes exactly the k largest of a row to `list`, in any order.
 template <class T>
-__device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list, int* found) {
+__device__ void find_exactly(RowReader<T> const& reader, int k, Candidate<T>* list, int* found) {
   using Bits = typename RowReader<T>::Bits;
   auto const any = [](Bits, int) { return true; };
   Bits least = 0;  // Becomes the k-th largest.
@@ -214,7 +214,7 @@ __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list,
 
 /// At least the k largest of a row, k <= kFewest. `found` is their number; above kCandidates, some found no room.
 template <class T>
-__device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* candidates, int* found) {
+__device__ void find_candidates(RowReader<T> const& reader, int k, Candidate<T>* candidates, int* found) {
   using Bits = typename RowReader<T>::Bits;
   constexpr int kBits = 8 * sizeof(T);
   __shared__ Bits largest[kSelectThreads], least;
@@ -256,7 +256,7 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
 
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments const arguments) {
-  __shared__ Ranked<T> candidates[kCandidates];
+  __shared__ Candidate<T> candidates[kCandidates];
   __shared__ int found;
   int const thread = static_cast<int>(threadIdx.x), k = arguments.k;
   LogRows const& rows = arguments.rows;
@@ -272,9 +272,9 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
     }
     return;
   }
-  auto const store = [&](int rank, Ranked<T> const& entry) {
-    indices[rank] = entry.column;
-    store_element(arguments.values, i * arguments.values.stride + rank,
+  auto const store = [&](int position, Candidate<T> const& entry) {
+    indices[position] = entry.column;
+    store_element(arguments.values, i * arguments.values.stride + position,
                   rows.factor[i] * exp2(static_cast<double>(entry.logarithm)));
   };
   RowReader<T> const reader(rows);
@@ -283,20 +283,21 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
     if (found > kCandidates) find_exactly(reader, k, candidates, &found);
     int const count = found;
     for (int mine = thread; mine < count; mine += kSelectThreads) {
-      Ranked<T> const entry = candidates[mine];
-      int rank = 0;
+      Candidate<T> const entry = candidates[mine];
+      int position = 0;
 #pragma unroll 8
-      for (int other = 0; other < count; ++other) rank += candidates[other].before(entry) ? 1 : 0;
-      if (rank < k) store(rank, entry);
+      for (int other = 0; other < count; ++other) position += candidates[other].before(entry) ? 1 : 0;
+      if (position < k) store(position, entry);
     }
   } else {
     int const size = static_cast<int>(sorted_size(k));
-    Ranked<T>* const list = static_cast<Ranked<T>*>(arguments.scratch) + static_cast<std::int64_t>(blockIdx.x) * size;
+    Candidate<T>* const list =
+        static_cast<Candidate<T>*>(arguments.scratch) + static_cast<std::int64_t>(blockIdx.x) * size;
     find_exactly(reader, k, list, &found);
-    for (int rank = k + thread; rank < size; rank += kSelectThreads)
-      list[rank] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
-    sort_ranked(list, size);
-    for (int rank = thread; rank < k; rank += kSelectThreads) store(rank, list[rank]);
+    for (int position = k + thread; position < size; position += kSelectThreads)
+      list[position] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
+    sort_candidates(list, size);
+    for (int position = thread; position < k; position += kSelectThreads) store(position, list[position]);
   }
 }
 

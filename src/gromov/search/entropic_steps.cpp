@@ -73,7 +73,7 @@ void GromovSolve::accumulate(Search& search) {
   }
   // The last plan is s a_i b_j exp((f_i + g_j - C_ij) / eps), s its rescaling, so the entropy relative to it adds
   // C_ij - f_i - g_j - eps log s to the costs.
-  UnbalancedTerms const terms = problem_.terms_of(search.image);
+  UnbalancedTerms const terms = open().terms_of(search.image);
   search.sum += search.image / terms.mass;
   search.shares += 1 / terms.mass;
   search.used = search.sum / search.shares;
@@ -91,7 +91,7 @@ void GromovSolve::linearise(Search const& search) {
   problem_.linearise(search.used, u_, v_);
   if (search.shares == 0) return;
   u_ *= search.iterations;
-  problem_.add_terms(search.r, search.c, u_, v_);
+  open().add_terms(search.r, search.c, u_, v_);
 }
 
 void GromovSolve::step(Search& search, double tolerance, int sweeps, bool keep) {
@@ -142,7 +142,7 @@ void GromovSolve::step(Search& search, double tolerance, int sweeps, bool keep) 
 
 bool GromovSolve::is_stationary(Search& search) {
   if (!is_proximal() || !is(GromovMarginals::semirelaxed)) return true;
-  double const value = problem_.terms_of(search.image).value;
+  double const value = open().terms_of(search.image).value;
   search.stationarity = frank_wolfe_gap(search, search.image, value);
   double const most = std::max(std::sqrt(options_.tolerance), kSmallGap);
   return search.stationarity <= most * std::max(value, kLeastFraction * problem_.size());
@@ -222,14 +222,14 @@ Plan GromovSolve::partial_plan(Search& search, double tolerance, int sweeps) {
 }
 
 void GromovSolve::rescale(Search& search, DenseMatrix image) {
-  UnbalancedTerms const last = problem_.terms_of(search.image), next = problem_.terms_of(image);
+  UnbalancedTerms const last = open().terms_of(search.image), next = open().terms_of(image);
   double const less = last.mass - next.mass;
   double const fall = last.value - next.value - problem_.curvature(search.image - image) + less * last.divergence +
                       last.mass * (last.divergence - next.divergence - divergence_weight() * less);
   search.stationarity = is_proximal() ? kNaN : std::max(fall, 0.0);
   search.rescaling = std::sqrt(last.mass / next.mass);
-  image = problem_.scaled(image, search.rescaling);
-  search.value = objective(problem_.terms_of(image));
+  image = open().scaled(image, search.rescaling);
+  search.value = objective(open().terms_of(image));
   if (!std::isfinite(search.value)) {  // The plan has lost its mass. In float32 rounding may be the reason.
     search.value = kInfinity;
     search.f.clear();

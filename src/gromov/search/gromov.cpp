@@ -115,7 +115,12 @@ void Gromov::source_features(MatrixView points, MatrixView features, MutableMatr
   Backend const& backend = backend_of(state->context);
   in_step(
       state->context, "Gromov::source_features", [](Digests&) {},
-      [&] { state->problem->source_features(backend, *this, points, features, out); });
+      [&] {
+        GromovFeatures const* const of_points = state->problem->features();
+        if (of_points == nullptr)
+          throw Error(ErrorCode::unsupported, "source_features: the problem is of matrices; must be of points");
+        of_points->source_features(backend, *this, points, features, out);
+      });
 }
 
 }  // namespace monge

@@ -44,6 +44,9 @@ GromovSolve::GromovSolve(Context const& context, std::unique_ptr<GromovProblem c
           "gap: is {} and marginals are {}; must be infinity, since branch and bound is for balanced plans",
           options.gap, name(options.marginals));
   polytope_ = problem_.polytope();
+  if (!polytope_)
+    throw Error(ErrorCode::unsupported,
+                "gap: is given for matrices; must be infinity, since branch and bound is for points");
 }
 
 Gromov GromovSolve::run() {

@@ -57,6 +57,8 @@ class GromovSolve {
   bool is_proximal() const { return options_.method == GromovMethod::proximal; }
   bool is(GromovMarginals marginals) const { return options_.marginals == marginals; }
   bool is_last(Search const& search) const { return search.iterations >= options_.iterations; }
+  /// Where the marginals are open.
+  OpenObjective const& open() const { return *problem_.open(); }
   Search& best();
 
   void begin();
