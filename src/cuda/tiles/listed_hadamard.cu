@@ -92,12 +92,7 @@ __global__ void __launch_bounds__(kThreads) hadamard_kernel(__grid_constant__ Ha
 #pragma unroll 2
       for (int c = 0; c < kTile; ++c) {
         Column const& of = columns[warp][c];
-        T square = 0;
-#pragma unroll
-        for (int k = 0; k < kDimension; ++k) {
-          T const difference = x[k] - of.point[k];
-          square = fused(difference, difference, square);
-        }
+        T const square = square_distance<kDimension>(x, of.point);
         T const share = of.factor * powers(fused(factor, square, of.logit) - reference);
         double weight = 0;
 #pragma unroll

@@ -126,15 +126,7 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
     if (tile >= 0) fetch(tile);
     auto const for_pairs = [&](auto&& visit) {
 #pragma unroll 8
-      for (int c = 0; c < kTile; ++c) {
-        T square = 0;
-#pragma unroll
-        for (int k = 0; k < kDimension; ++k) {
-          T const difference = x[k] - static_cast<T>(points[c * kStride + k]);
-          square = fused(difference, difference, square);
-        }
-        visit(tile_logits[c], square);
-      }
+      for (int c = 0; c < kTile; ++c) visit(tile_logits[c], square_distance<kDimension>(x, points + c * kStride));
     };
     if constexpr (kEvaluates) {
       for_pairs([&](Column const& column, T square) {

@@ -125,12 +125,7 @@ __global__ void __launch_bounds__(kThreads)
     T* const values = static_cast<T*>(pass.entries.high) + first_row * stride + logit_position(place);
 #pragma unroll 4
     for (int r = 0; r < kTile; ++r) {
-      T square = 0;
-#pragma unroll
-      for (int k = 0; k < kDimension; ++k) {
-        T const difference = x[r][k] - y[k];
-        square = fused(difference, difference, square);
-      }
+      T const square = square_distance<kDimension>(x[r], y);
       T const share = log_share(fused(factor, square, logit), reference[r], log_factor);
       values[r * stride] = share;
       T const most = warp_max(share);

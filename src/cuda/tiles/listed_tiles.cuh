@@ -1,5 +1,7 @@
-// What kernels over listed tiles share: a walk over the tiles of a tile of rows, and the choice of the dimension.
+// What kernels over listed tiles share: a walk over the tiles of a tile of rows, squared distances, and the choice of
+// the dimension.
 #pragma once
+#include "cuda/device/numerics.cuh"
 #include "cuda/tiles/listed_pass.hpp"
 
 namespace monge::cuda {
@@ -63,6 +65,18 @@ class SetBits {
   int row_, skip_, loads_ = 0, word_ = 0;        // The bits to skip, the loads so far, the number of the present word.
   std::uint32_t own_ = 0, open_ = 0, bits_ = 0;  // The word of the lane, the lanes with bits, the rest of the word.
 };
+
+/// |x - y|^2. The points of a side may be in float where the arithmetic is in double.
+template <int kDimension, class T, class TPoint>
+__device__ __forceinline__ T square_distance(T const* x, TPoint const* y) {
+  T square = 0;
+#pragma unroll
+  for (int k = 0; k < kDimension; ++k) {
+    T const difference = x[k] - static_cast<T>(y[k]);
+    square = fused(difference, difference, square);
+  }
+  return square;
+}
 
 /// Calls launch.operator()<kDimension>() for the least number of coordinates that kernels have and that suffices. The
 /// coordinates of points from their own dimension on are zero.
