@@ -92,7 +92,7 @@ HWY_INLINE void WithSlopes(StripeArgs<T> const& args, std::int64_t c, std::int64
         all,
         [&](V by, int r, int v) {
           auto const ratio = hn::Mul(hn::Abs(by), distance[r][v]);
-          auto const size = hn::Exp(d, hn::Mul(power, hn::Log2(d, hn::Min(hn::Max(ratio, least), one))));
+          auto const size = Power<T>(hn::Min(hn::Max(ratio, least), one), power);
           return hn::IfThenElseZero(hn::Gt(ratio, zero), hn::CopySign(size, by));
         },
         [&](V by, V slope, int r, int v) {
