@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -713,6 +714,53 @@ TEST_P(GromovTest, ends_early_with_a_status) {
       if (eps == 0) expect_values(given, stopped, 1e-5);
     }
   }
+}
+
+// Searches share no sums, so threads change no bit.
+TEST(GromovSearches, end_alike_side_by_side_and_in_turn) {
+  Case const points = make_case(90, 80, 3, 2, 0, 17), fused = make_case(40, 50, 2, 2, 3, 18);
+  auto const check = [](auto const& clouds, Case const& given, GromovOptions options) {
+    Gromov const expected = solve_gromov(Context::cpu(1), clouds, given.a, given.b, options);
+    ASSERT_GE(expected.report.starts.size(), 3u);
+    for (int const threads : {2, 7}) {
+      SCOPED_TRACE(threads);
+      int calls = 0;
+      auto const caller = std::this_thread::get_id();
+      for (bool const watched : {false, true}) {
+        options.progress = {};
+        if (watched)
+          options.progress = [&](GromovProgress const& at) {
+            EXPECT_EQ(std::this_thread::get_id(), caller);
+            EXPECT_LT(at.iteration, expected.report.iterations);
+            ++calls;
+            return true;
+          };
+        Gromov const found = solve_gromov(Context::cpu(threads), clouds, given.a, given.b, options);
+        GromovReport const &one = found.report, &other = expected.report;
+        EXPECT_EQ(one.value, other.value);
+        EXPECT_EQ(one.lower_bound, other.lower_bound);
+        EXPECT_EQ(one.stationarity, other.stationarity);
+        EXPECT_EQ(one.iterations, other.iterations);
+        EXPECT_EQ(one.sweeps, other.sweeps);
+        EXPECT_EQ(one.best, other.best);
+        for (std::size_t k = 0; k < other.starts.size(); ++k) {
+          EXPECT_EQ(one.starts[k].value, other.starts[k].value) << k;
+          EXPECT_EQ(one.starts[k].iterations, other.starts[k].iterations) << k;
+        }
+        EXPECT_EQ(found.exact->values, expected.exact->values);
+        EXPECT_EQ(found.exact->column_indices, expected.exact->column_indices);
+      }
+      // Between the steps of a search, which begins or goes on twice.
+      EXPECT_GE(calls + 2 * std::ssize(expected.report.starts), expected.report.iterations);
+    }
+  };
+  check(points.clouds(), points, {});
+  check(fused.clouds(), fused, {.alpha = 0.3});
+  check(fused.clouds(), fused, {.marginals = GromovMarginals::semirelaxed});
+  double const total = std::accumulate(fused.a.begin(), fused.a.end(), 0.0);
+  check(fused.clouds(), fused, {.marginals = GromovMarginals::partial, .mass = 0.5 * total});
+  Matrices const matrices = matrices_of(points);
+  check(matrices.views(), points, {});
 }
 
 TEST_P(GromovTest, refuses_what_it_cannot_take) {

@@ -65,7 +65,7 @@ ExactPlan completed(ExactPlan plan, DenseVector room_a, DenseVector room_b, doub
 
 }  // namespace
 
-ExactPlan GromovSolve::nearest_plan() const {
+ExactPlan GromovSolve::nearest_plan(DenseMatrix const& of_rows, DenseMatrix const& of_columns) const {
   DenseVector const &a = problem_.a(), &b = problem_.b();
   auto const used = [](DenseVector const& weights) {
     std::vector<std::int64_t> indices;
@@ -74,9 +74,9 @@ ExactPlan GromovSolve::nearest_plan() const {
     return indices;
   };
   std::vector<std::int64_t> const rows = used(a), columns = used(b);
-  bool const of_points = v_.size() > 0;
-  DenseMatrix const u = of_points ? DenseMatrix(u_(rows, Eigen::all)) : DenseMatrix(u_(rows, columns));
-  DenseMatrix const v = of_points ? DenseMatrix(v_(columns, Eigen::all)) : v_;
+  bool const of_points = of_columns.size() > 0;
+  DenseMatrix const u = of_points ? DenseMatrix(of_rows(rows, Eigen::all)) : DenseMatrix(of_rows(rows, columns));
+  DenseMatrix const v = of_points ? DenseMatrix(of_columns(columns, Eigen::all)) : of_columns;
   std::vector<std::int64_t> nearest(rows.size());
   std::vector<double> least(rows.size()), zeros(columns.size(), 0.0);
   c_transform(context_, geometry_of(u, v), zeros, least, {nearest.data(), std::ssize(rows), 1, 1});
@@ -101,23 +101,46 @@ ExactPlan GromovSolve::nearest_plan() const {
   return plan;
 }
 
-ExactPlan GromovSolve::exact_plan(Search const& search) {
+ExactPlan GromovSolve::exact_plan(Search const& search, DenseMatrix const& u, DenseMatrix const& v) {
   if (is(GromovMarginals::semirelaxed)) {
     if (options_.progress) goes_on(search);
-    return nearest_plan();
+    return nearest_plan(u, v);
   }
   ExactOptions options{.start = search.exact ? &*search.exact : nullptr};
   if (is(GromovMarginals::partial)) options.mass = options_.mass;
   if (options_.progress) options.progress = [&](ExactProgress const&) { return goes_on(search); };
-  return solve_exact(context_, geometry(), view_of(problem_.a()), view_of(problem_.b()), options);
+  return solve_exact(context_, geometry_of(u, v), view_of(problem_.a()), view_of(problem_.b()), options);
+}
+
+void GromovSolve::exact_steps(std::vector<Search*> const& searches, int most) {
+  std::vector<int> left(searches.size(), most);
+  auto const work = [&](std::size_t k) {
+    Search& search = *searches[k];
+    if (search.finished || stopped_) return false;
+    exact_step(search);
+    search.finished = search.finished || is_last(search);
+    return --left[k] > 0 && !search.finished && !stopped_;
+  };
+  auto const show = [&](std::size_t k) {
+    if (options_.progress) goes_on(*searches[k]);
+  };
+  Backend const& backend = backend_of(context_);
+  if (searches.size() == 1 || backend.ranks()) {  // Ranks make their calls in one order.
+    for (std::size_t k = 0; k < searches.size(); ++k)
+      while (work(k)) continue;
+  } else {
+    std::vector<ProblemSize> const one_thread_each(searches.size(), {1, 1});
+    backend.run_each(one_thread_each, static_cast<bool>(options_.progress), work, show);
+  }
 }
 
 void GromovSolve::exact_step(Search& search) {
   ++search.iterations;
-  ++report_.iterations;
-  problem_.linearise(search.image, u_, v_);
-  ExactPlan plan = exact_plan(search);
-  report_.sweeps += plan.report.rounds;
+  count([&] { ++report_.iterations; });
+  DenseMatrix u, v;
+  problem_.linearise(search.image, u, v);
+  ExactPlan plan = exact_plan(search, u, v);
+  count([&] { report_.sweeps += plan.report.rounds; });
   if (stopped_ && search.exact) return;  // The new plan may lack mass.
   if (plan.report.status == ExactStatus::stopped)
     plan = completed(std::move(plan), problem_.a(), problem_.b(), problem_.total());
@@ -135,7 +158,7 @@ void GromovSolve::exact_step(Search& search) {
       double const length = is_near || slope >= 0 ? 0 : slope / (2 * curved);
       value = search.at + length * (slope - length * curved);
       found.image = search.image + length * (found.image - search.image);
-      if (v_.size() > 0) {
+      if (v.size() > 0) {
         ExactPlan const* const last = search.blend ? &*search.blend : search.is_plan ? &*search.exact : nullptr;
         search.blend = blended(1 - length, last, length, plan);
       }
@@ -152,7 +175,7 @@ void GromovSolve::exact_step(Search& search) {
   search.at = value;
   search.change = change_between(found.image, search.image);
   search.image = std::move(found.image);
-  search.value = value;
+  count([&] { search.value = value; });
   search.exact = std::move(plan);
 }
 
@@ -178,8 +201,9 @@ void GromovSolve::settle(Search& best) {
 
 double GromovSolve::frank_wolfe_gap(Search const& search, DenseMatrix const& image, double value) {
   if (stopped_) return kNaN;
-  problem_.linearise(image, u_, v_);
-  ExactReport const of_next = exact_plan(search).report;
+  DenseMatrix u, v;
+  problem_.linearise(image, u, v);
+  ExactReport const of_next = exact_plan(search, u, v).report;
   report_.sweeps += of_next.rounds;
   double const cost = value - problem_.constant() - problem_.curvature(image);
   return stopped_ ? kNaN : std::max(cost - of_next.dual, 0.0);
@@ -197,13 +221,15 @@ void GromovSolve::branch_and_bound() {
   BranchAndBound branches(*polytope_, rounding);
   auto const evaluate = [&](DenseMatrix const& image) -> std::optional<CornerValue> {
     report_.lower_bound = std::max(report_.lower_bound, branches.bound() - margin);
-    problem_.linearise(image, u_, v_);
+    DenseMatrix u, v;
+    problem_.linearise(image, u, v);
     ExactOptions options;  // No start is given: the plan of another image costs more pivots than it saves.
     options.progress = [&](ExactProgress const&) {
       late_ = std::isfinite(options_.seconds) && is_late();
       return !late_ && (!options_.progress || goes_on(best()));
     };
-    ExactPlan const plan = solve_exact(context_, geometry(), view_of(problem_.a()), view_of(problem_.b()), options);
+    ExactPlan const plan =
+        solve_exact(context_, geometry_of(u, v), view_of(problem_.a()), view_of(problem_.b()), options);
     if (late_ || stopped_) return {};
     ++report_.problems;
     GromovValue found = problem_.value_of(plan);
@@ -213,7 +239,7 @@ void GromovSolve::branch_and_bound() {
       search.kind = GromovStartKind::partition;
       search.image = std::move(found.image);
       search.at = value;
-      finish(search);
+      finish({&search});
     }
     return corner;
   };

@@ -51,11 +51,14 @@ GromovSolve::GromovSolve(Context const& context, std::unique_ptr<GromovProblem c
 
 Gromov GromovSolve::run() {
   begin();
-  if (searches_.size() == 1 || options_.iterations <= kFirstSteps) {
-    for (Search& search : searches_) finish(search);
+  std::vector<Search*> all;
+  for (Search& search : searches_) all.push_back(&search);
+  if (all.size() == 1 || options_.iterations <= kFirstSteps) {
+    finish(all);
   } else {
-    for (Search& search : searches_) first_steps(search);
-    finish_best();
+    first_steps(all);
+    finish(worthwhile());
+    while (!best().finished && !stopped_) finish({&best()});  // Unbalanced plans of all others have lost their mass.
   }
   if (polytope_ && !stopped_) branch_and_bound();
   return result(best());
@@ -93,12 +96,14 @@ void GromovSolve::begin() {
   report_.seconds.bounds = watch_.seconds();
 }
 
-void GromovSolve::first_steps(Search& search) {
-  for (int k = 0; k < kFirstSteps && !search.finished && !stopped_; ++k)
-    is_exact() ? exact_step(search) : step(search, marginal_error_after(search.change), kFirstSweeps, false);
+void GromovSolve::first_steps(std::vector<Search*> const& searches) {
+  if (is_exact()) return exact_steps(searches, kFirstSteps);
+  for (Search* const search : searches)
+    for (int k = 0; k < kFirstSteps && !search->finished && !stopped_; ++k)
+      step(*search, marginal_error_after(search->change), kFirstSweeps, false);
 }
 
-void GromovSolve::finish_best() {
+std::vector<GromovSolve::Search*> GromovSolve::worthwhile() {
   std::vector<Search*> order, chosen;
   for (Search& search : searches_) order.push_back(&search);
   std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
@@ -111,26 +116,26 @@ void GromovSolve::finish_best() {
     });
     if (is_new) chosen.push_back(search);
   }
-  for (Search* const search : chosen) finish(*search);
-  while (!best().finished && !stopped_) finish(best());  // Unbalanced plans of all others have lost their mass.
+  return chosen;
+}
+
+void GromovSolve::finish(std::vector<Search*> const& searches) {
+  if (is_exact()) return exact_steps(searches, options_.iterations);
+  for (Search* const search : searches) finish(*search);
 }
 
 void GromovSolve::finish(Search& search) {
   bool tight = false;
   while (!search.finished && !stopped_) {
-    if (is_exact()) {
-      exact_step(search);
-    } else {
-      bool const last = tight || search.iterations + 1 >= options_.iterations;
-      double const tightest = options_.tolerance / 10;
-      step(search, last || is_proximal() ? tightest : marginal_error_after(search.change), options_.sweeps, last);
-      bool const rests = search.change <= options_.tolerance;
-      tight = rests && is_stationary(search);
-      search.converged = last && tight;
-      if (rests && search.rested == 0) search.rested = search.iterations;
-      search.finished = !tight && search.rested > 0 && search.iterations >= kRest * search.rested;
-    }
-    search.finished = search.finished || search.converged || is_last(search);
+    bool const last = tight || search.iterations + 1 >= options_.iterations;
+    double const tightest = options_.tolerance / 10;
+    step(search, last || is_proximal() ? tightest : marginal_error_after(search.change), options_.sweeps, last);
+    bool const rests = search.change <= options_.tolerance;
+    tight = rests && is_stationary(search);
+    search.converged = last && tight;
+    if (rests && search.rested == 0) search.rested = search.iterations;
+    search.finished = search.converged || (!tight && search.rested > 0 && search.iterations >= kRest * search.rested) ||
+                      is_last(search);
   }
 }
 
@@ -150,13 +155,16 @@ void GromovSolve::note(Search& search, DenseMatrix image) {
 }
 
 bool GromovSolve::goes_on(Search const& search) {
+  if (std::this_thread::get_id() != caller_) return !stopped_;
   GromovProgress progress{.start = static_cast<int>(&search - searches_.data()),
-                          .iteration = report_.iterations - 1 + static_cast<int>(report_.problems),
                           .change = search.change,
                           .lower_bound = report_.lower_bound,
                           .seconds = watch_.seconds()};
-  for (Search const& each : searches_) progress.value = std::min(progress.value, each.value);
-  stopped_ = stopped_ || !options_.progress(progress);
+  count([&] {
+    progress.iteration = report_.iterations - 1 + static_cast<int>(report_.problems);
+    for (Search const& each : searches_) progress.value = std::min(progress.value, each.value);
+  });
+  if (!stopped_ && !options_.progress(progress)) stopped_ = true;
   return !stopped_;
 }
 

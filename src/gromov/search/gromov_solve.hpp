@@ -1,7 +1,10 @@
 // The search of one solve_gromov(): steps from several starts, and the report of the best (docs/math.md, section 21).
 #pragma once
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include <monge/gromov.hpp>
@@ -62,15 +65,23 @@ class GromovSolve {
   Search& best();
 
   void begin();
-  void first_steps(Search& search);
-  /// Finishes searches of little value, of those whose first steps have led to different plans, and that from the
-  /// product plan, which falls late.
-  void finish_best();
+  void first_steps(std::vector<Search*> const& searches);
+  /// Searches of little value, of those whose first steps have led to different plans, and that from the product plan,
+  /// which falls late.
+  std::vector<Search*> worthwhile();
+  void finish(std::vector<Search*> const& searches);
   void finish(Search& search);
   double change_between(DenseMatrix const& one, DenseMatrix const& other) const;
   /// Notes the change of a step and its image.
   void note(Search& search, DenseMatrix image);
+  /// Calls the progress function, on the thread of the caller alone.
   bool goes_on(Search const& search);
+  /// Changes numbers that progress reads.
+  template <class Change>
+  void count(Change const& change) {
+    std::lock_guard const lock(counts_);
+    change();
+  }
   Gromov result(Search& best);
   /// Status and message.
   void conclude(Search const& best);
@@ -118,12 +129,13 @@ class GromovSolve {
   // exact_steps.cpp
   /// The plan that takes each row to its column of the least cost. Points of no weight, which may lie far away, take no
   /// part.
-  ExactPlan nearest_plan() const;
-  /// The plan of the linear problem without entropy.
-  ExactPlan exact_plan(Search const& search);
-  /// How much the objective, linearised at a plan of this image and value, falls from there to its minimum. Changes the
-  /// features of the last step.
+  ExactPlan nearest_plan(DenseMatrix const& of_rows, DenseMatrix const& of_columns) const;
+  /// The plan of the linear problem without entropy whose costs are u and v.
+  ExactPlan exact_plan(Search const& search, DenseMatrix const& u, DenseMatrix const& v);
+  /// How much the objective, linearised at a plan of this image and value, falls from there to its minimum.
   double frank_wolfe_gap(Search const& search, DenseMatrix const& image, double value);
+  /// Steps of each search, at most `most`, until it ends. On the CPU several searches run side by side, a thread each.
+  void exact_steps(std::vector<Search*> const& searches, int most);
   /// One step without entropy, to the least value on the segment to the next plan. The search ends when this is no
   /// better than the last: then no step lowers the value.
   void exact_step(Search& search);
@@ -143,10 +155,13 @@ class GromovSolve {
   GromovProblem const& problem_;
   GromovReport report_;
   std::vector<Search> searches_;
-  DenseMatrix u_, v_;  // The features of the last step, which the solver reads.
+  DenseMatrix u_, v_;  // The features of the last step with entropy, which the solver reads.
   std::optional<Solver> solver_;
   std::optional<ImagePolytope> polytope_;  // The images of plans, for branch and bound.
-  bool stopped_ = false, late_ = false, met_ = false;
+  std::thread::id const caller_ = std::this_thread::get_id();
+  std::mutex counts_;
+  std::atomic<bool> stopped_ = false;
+  bool late_ = false, met_ = false;
 };
 
 inline double weighted_sum(DenseVector const& weights, std::vector<double> const& values) {
