@@ -68,6 +68,15 @@ void on_threads(int threads, Work const& work) {
   failures.rethrow();
 }
 
+/// A thread with fewer pairs (about 40 us) works hardly longer than it takes to start and join a team.
+inline constexpr double kPairsPerThread = 1 << 17;
+
+/// The number of threads, of `threads` available, that n x m pairs of a pass keep busy. Other work counts by its time.
+inline int useful_threads(int threads, std::int64_t n, std::int64_t m) {
+  double const pairs = static_cast<double>(n) * static_cast<double>(m);
+  return static_cast<int>(std::clamp(pairs / kPairsPerThread, 1.0, static_cast<double>(std::max(threads, 1))));
+}
+
 /// Calls work(begin, end) for ranges that together are [0, count), one for each of up to `threads` threads.
 template <class Work>
 void parallel_ranges(int threads, std::int64_t count, Work const& work) {

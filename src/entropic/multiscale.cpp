@@ -29,8 +29,8 @@ constexpr double kStageError = 3e-4, kLastStage = 0.25;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;
 
-/// The least nodes that several threads join, and the parts in which they cut a tree.
-constexpr std::int64_t kNodesOfThread = 4096, kPartsOfCut = 64;
+/// The parts in which threads cut a tree, and pairs in the time to join or cut a node.
+constexpr std::int64_t kPartsOfCut = 64, kPairsOfNode = 64;
 
 /// Points with masses, and with labels if the problem has them.
 struct Cloud {
@@ -50,10 +50,10 @@ class CloudTree {
     centre_.resize(to_size(tree_.nodes() * dimension_));
     mass_.resize(to_size(tree_.nodes()));
     inertia_.resize(to_size(tree_.nodes()));
-    parallel_for(threads, points.rows(),
+    parallel_for(useful_threads(threads, points.rows(), 1), points.rows(),
                  [&](std::int64_t place) { mass_[to_size(place)] = weights[to_size(order.point[to_size(place)])]; });
     for (int height = 1; height < tree_.heights(); ++height) {
-      parallel_for(tree_.nodes(height) < kNodesOfThread ? 1 : threads, tree_.nodes(height),
+      parallel_for(useful_threads(threads, tree_.nodes(height), kPairsOfNode), tree_.nodes(height),
                    [&](std::int64_t q) { join(height, q); });
     }
   }
@@ -66,7 +66,7 @@ class CloudTree {
     std::vector<Node> roots;
     split(tree_.heights() - 1, 0, radius * radius, least_height, roots);
     std::vector<Cloud> parts(roots.size());
-    parallel_for(threads, std::ssize(roots), [&](std::int64_t k) {
+    parallel_for(useful_threads(threads, tree_.nodes(0), kPairsOfNode), std::ssize(roots), [&](std::int64_t k) {
       add(roots[to_size(k)].height, roots[to_size(k)].q, radius * radius, parts[to_size(k)]);
     });
     Cloud cloud;

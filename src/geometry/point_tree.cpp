@@ -42,6 +42,8 @@ class Splitter {
   }
 
   void split_all(int threads) {
+    constexpr std::int64_t kPairsOfPoint = 512;  // In the time to sort one.
+    threads = useful_threads(threads, std::ssize(keys_), kPairsOfPoint);
     int height = top();
     for (; height > 0 && tree_.nodes(height) < 4 * std::int64_t{threads}; --height)
       parallel_for(threads, tree_.nodes(height), [&](std::int64_t q) { split(height, q); });
@@ -143,7 +145,8 @@ PointOrder tree_order(MatrixView points, IndexView labels, int threads) {
 std::vector<double> in_order(MatrixView points, PointOrder const& order, int threads) {
   std::vector<double> result(to_size(points.rows() * points.columns()));
   with_data(points, [&](auto const* data) {
-    parallel_for(threads, points.rows(), [&](std::int64_t place) {
+    constexpr std::int64_t kPairsOfCopy = 16;  // In the time of a point.
+    parallel_for(useful_threads(threads, points.rows(), kPairsOfCopy), points.rows(), [&](std::int64_t place) {
       auto const* const row = data + order.point[to_size(place)] * points.row_stride();
       std::copy_n(row, points.columns(), result.begin() + place * points.columns());
     });

@@ -8,6 +8,12 @@
 #include "core/parallel.hpp"
 
 namespace monge {
+namespace {
+
+/// In the time to fit the model of a tile, and to find the tiles of one.
+constexpr std::int64_t kPairsOfModel = 1 << 12, kPairsOfSearch = 1 << 14;
+
+}  // namespace
 
 TileBoxes::TileBoxes(std::int64_t size, std::int64_t dimension, Coordinate coordinate,
                      std::span<std::int64_t const> labels)
@@ -47,18 +53,19 @@ TileModels::TileModels(TileBoxes const& boxes, std::span<double const> values, s
   TileTree const& tree = boxes.tree();
   std::int64_t const d = boxes.dimension();
   for (std::int64_t node = 0; node < tree.nodes(); ++node) set_model_box(at(node), boxes.of(node), d, unit);
-  parallel_ranges(threads, tree.tiles(), [&](std::int64_t begin, std::int64_t end) {
-    std::vector<double> scratch(to_size(fit_scratch(d)));
-    for (std::int64_t tile = begin; tile < end; ++tile) {
-      std::int64_t const first = tree.first_point(0, tile), count = tree.first_point(0, tile + 1) - first;
-      auto const read = [&](std::int64_t p, double* point) -> ModelPoint {
-        std::size_t const place = to_size(first + p);
-        for (std::int64_t k = 0; k < d; ++k) point[k] = unit * (boxes.coordinate(first + p, k) - boxes.of(tile)[k]);
-        return {values[place], weights.empty() ? 1.0 : weights[place]};
-      };
-      fit_model(at(tile), d, count, read, scratch.data());
-    }
-  });
+  parallel_ranges(
+      useful_threads(threads, tree.tiles(), kPairsOfModel), tree.tiles(), [&](std::int64_t begin, std::int64_t end) {
+        std::vector<double> scratch(to_size(fit_scratch(d)));
+        for (std::int64_t tile = begin; tile < end; ++tile) {
+          std::int64_t const first = tree.first_point(0, tile), count = tree.first_point(0, tile + 1) - first;
+          auto const read = [&](std::int64_t p, double* point) -> ModelPoint {
+            std::size_t const place = to_size(first + p);
+            for (std::int64_t k = 0; k < d; ++k) point[k] = unit * (boxes.coordinate(first + p, k) - boxes.of(tile)[k]);
+            return {values[place], weights.empty() ? 1.0 : weights[place]};
+          };
+          fit_model(at(tile), d, count, read, scratch.data());
+        }
+      });
   for (int height = 1; height < tree.heights(); ++height) {
     for (std::int64_t q = 0; q < tree.nodes(height); ++q) {
       double const* const first = of(tree.index(height - 1, 2 * q));
@@ -85,9 +92,10 @@ namespace {
 /// Calls work(range, first root, end of roots, height of the roots) for ranges of row nodes that fill threads evenly.
 template <class Work>
 int for_ranges(TileTree const& tree, int threads, Work const& work) {
+  threads = useful_threads(threads, tree.tiles(), kPairsOfSearch);
   int height = tree.heights() - 1;
   while (height > 0 && tree.nodes(height) < 8 * std::int64_t{threads}) --height;
-  int const ranges = static_cast<int>(std::min<std::int64_t>(std::max(threads, 1), tree.nodes(height)));
+  int const ranges = static_cast<int>(std::min<std::int64_t>(threads, tree.nodes(height)));
   on_threads(ranges, [&](int range) {
     work(range, tree.nodes(height) * range / ranges, tree.nodes(height) * (range + 1) / ranges, height);
   });
@@ -232,8 +240,8 @@ TileReach reach(TileLogits const& logits, double share, int threads) {
 TileList nearest(TileLogits const& logits, std::int64_t count, int threads) {
   TileModels const &rows = logits.rows, &columns = logits.columns;
   TileTree const& tree = columns.tree();
-  std::vector<TileList> parts(to_size(std::max(threads, 1)));
-  int const ranges = static_cast<int>(std::min<std::int64_t>(std::max(threads, 1), rows.tree().tiles()));
+  int const ranges = useful_threads(threads, rows.tree().tiles(), kPairsOfSearch);
+  std::vector<TileList> parts(to_size(ranges));
   on_threads(ranges, [&](int range) {
     TileList& list = parts[to_size(range)];
     std::vector<std::pair<double, std::int64_t>> best, next;

@@ -17,10 +17,10 @@ namespace {
 
 template <class Left, class Right>
 DenseMatrix product(int threads, Left const& left, Right const& right) {
-  constexpr std::int64_t kWorthThreads = 1 << 20;  // Products of numbers, some 0.2 ms.
-  if (left.rows() * left.cols() * right.cols() < kWorthThreads) threads = 1;
+  constexpr std::int64_t kProductsOfPair = 4;  // In its time.
   DenseMatrix result(left.rows(), right.cols());
-  parallel_ranges(threads, left.rows(), [&](std::int64_t begin, std::int64_t end) {
+  int const useful = useful_threads(threads, left.rows(), left.cols() * right.cols() / kProductsOfPair);
+  parallel_ranges(useful, left.rows(), [&](std::int64_t begin, std::int64_t end) {
     result.middleRows(begin, end - begin).noalias() = left.middleRows(begin, end - begin) * right;
   });
   return result;
@@ -197,7 +197,7 @@ GromovBound MatrixProblem::descriptor_bound(Context const& context) const {
   DenseMatrix const u = of(*source_, first_a_), v = of(*target_, first_b_);
   DenseMatrix cost(u.rows(), v.rows());
   double const root = std::sqrt(total_ / static_cast<double>(u.cols()));  // A descriptor is a mean, times this root.
-  parallel_for(threads_, u.rows(), [&](std::int64_t i) {
+  parallel_for(useful_threads(threads_, u.rows() * v.rows(), u.cols()), u.rows(), [&](std::int64_t i) {
     if (loss_ == GromovLoss::kl) {
       for (std::int64_t j = 0; j < v.rows(); ++j)
         cost(i, j) = alpha_ * root * u.row(i).binaryExpr(v.row(j), kl_loss).sum();

@@ -105,7 +105,8 @@ DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
                         std::function<void(std::int64_t, Eigen::Ref<DenseVector>)> const& row) {
   std::int64_t const n = weights.size();
   DenseMatrix result(n, kBins);
-  parallel_ranges(threads, n, [&](std::int64_t begin, std::int64_t end) {
+  constexpr std::int64_t kPairsOfDistance = 128;  // In the time to sort one.
+  parallel_ranges(useful_threads(threads, n, kPairsOfDistance * n), n, [&](std::int64_t begin, std::int64_t end) {
     DenseVector values(n);
     std::vector<std::pair<double, double>> distances(to_size(n));  // Distances with their masses.
     for (std::int64_t i = begin; i < end; ++i) {

@@ -248,7 +248,7 @@ TEST(Threads, change_nothing_but_rounding) {
   Problem const problem = make_problem({600, 700, 5});
   constexpr int kSweeps = 10;
   std::vector<double> const zeros_f(600, 0), zeros_g(700, 0);
-  ASSERT_EQ(cpu::useful_threads(3, 600, 700), 3);
+  ASSERT_EQ(useful_threads(3, 600, 700), 3);
   double const eps = 0.02 * Magnitudes(problem).spread();
   for (Precision const precision : {Precision::float32, Precision::float64}) {
     SolveOptions const options{.eps = eps,

@@ -57,7 +57,7 @@ MONGE_FOR_EACH_ORDERED(PlainSweeps);
 
 // The other tests of operators use the same recipes.
 TEST(CoveringRecipes, keep_several_threads_busy) {
-  auto const busy = [](Recipe const& recipe) { return cpu::useful_threads(3, recipe.n, recipe.m) == 3; };
+  auto const busy = [](Recipe const& recipe) { return useful_threads(3, recipe.n, recipe.m) == 3; };
   EXPECT_GE(std::count_if(covering_recipes().begin(), covering_recipes().end(), busy), 2);
 }
 
