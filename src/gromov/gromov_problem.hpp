@@ -51,9 +51,10 @@ class GromovBounds {
  public:
   virtual ~GromovBounds() = default;
 
-  virtual GromovBound bound(Context const& context) const = 0;
+  /// `watched`: options of exact problems. Once their progress function has answered false, the result has no meaning.
+  virtual GromovBound bound(Context const& context, ExactOptions const& watched) const = 0;
   /// By the distributions of the distances from each point (Memoli's third bound). Takes an exact plan.
-  virtual GromovBound descriptor_bound(Context const& context) const = 0;
+  virtual GromovBound descriptor_bound(Context const& context, ExactOptions const& watched) const = 0;
   /// The starts that the options ask for. `described` is the start from the descriptors, if it is known.
   virtual std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                             std::optional<DenseMatrix> const& described) const = 0;

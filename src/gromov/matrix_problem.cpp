@@ -167,7 +167,7 @@ MatrixProblem::MatrixProblem(Backend const& backend, GromovMatrices const& matri
   size_ += constant_ + (loss_ == GromovLoss::kl ? alpha_ * mean * total_ * total_ : 0.0);
 }
 
-GromovBound MatrixProblem::bound(Context const&) const {
+GromovBound MatrixProblem::bound(Context const&, ExactOptions const&) const {
   double const one = source_->mean, other = target_->mean;
   if (loss_ == GromovLoss::kl) {  // By Jensen's inequality.
     double const mean = b_.dot(target_->entries() * b_) / total_ / total_;
@@ -182,7 +182,7 @@ GromovBound MatrixProblem::bound(Context const&) const {
       {}};
 }
 
-GromovBound MatrixProblem::descriptor_bound(Context const& context) const {
+GromovBound MatrixProblem::descriptor_bound(Context const& context, ExactOptions const& watched) const {
   // Rows alone bound E, as columns do.
   auto const of = [&](Side const& side, DenseVector const& weights) {
     DenseMatrix const entries = side.entries();
@@ -206,7 +206,7 @@ GromovBound MatrixProblem::descriptor_bound(Context const& context) const {
     }
     if (is_fused()) cost.row(i) += (1 - alpha_) * cost_.row(i);
   });
-  ExactPlan const plan = solve_exact(context, CostMatrix{view_of(cost)}, view_of(first_a_), view_of(first_b_));
+  ExactPlan const plan = solve_exact(context, CostMatrix{view_of(cost)}, view_of(first_a_), view_of(first_b_), watched);
   return {plan.report.dual, dense(plan)};
 }
 

@@ -13,8 +13,8 @@ class MatrixProblem : public GromovProblem {
   MatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
                 GromovOptions const& options);
 
-  GromovBound bound(Context const& context) const override;
-  GromovBound descriptor_bound(Context const& context) const override;
+  GromovBound bound(Context const& context, ExactOptions const& watched) const override;
+  GromovBound descriptor_bound(Context const& context, ExactOptions const& watched) const override;
   std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
 

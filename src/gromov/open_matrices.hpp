@@ -9,9 +9,9 @@ class OpenMatrixProblem final : public MatrixProblem, public OpenObjective {
   OpenMatrixProblem(Backend const& backend, GromovMatrices const& matrices, VectorView a, VectorView b,
                     GromovOptions const& options);
 
-  GromovBound bound(Context const&) const override { return {least_, {}}; }
-  GromovBound descriptor_bound(Context const& context) const override {
-    return {least_, MatrixProblem::descriptor_bound(context).start};
+  GromovBound bound(Context const&, ExactOptions const&) const override { return {least_, {}}; }
+  GromovBound descriptor_bound(Context const& context, ExactOptions const& watched) const override {
+    return {least_, MatrixProblem::descriptor_bound(context, watched).start};
   }
   void linearise(DenseMatrix const& image, DenseMatrix& u, DenseMatrix& v) const override;
   double curvature(DenseMatrix const& image) const override { return -alpha_ * energy(image); }

@@ -79,8 +79,8 @@ OpenPointProblem::OpenPointProblem(Backend const& backend, GromovClouds const& c
   image_name_ = "moments";
 }
 
-GromovBound OpenPointProblem::descriptor_bound(Context const& context) const {
-  return {least_, cross_moment(*PointProblem::descriptor_bound(context).start)};
+GromovBound OpenPointProblem::descriptor_bound(Context const& context, ExactOptions const& watched) const {
+  return {least_, cross_moment(*PointProblem::descriptor_bound(context, watched).start)};
 }
 
 std::vector<StartingPoint> OpenPointProblem::starts(Context const& context, GromovOptions const& options,

@@ -9,8 +9,8 @@ class OpenPointProblem final : public PointProblem, public OpenObjective {
   OpenPointProblem(Backend const& backend, GromovClouds const& clouds, VectorView a, VectorView b,
                    GromovOptions const& options);
 
-  GromovBound bound(Context const&) const override { return {least_, {}}; }
-  GromovBound descriptor_bound(Context const& context) const override;
+  GromovBound bound(Context const&, ExactOptions const&) const override { return {least_, {}}; }
+  GromovBound descriptor_bound(Context const& context, ExactOptions const& watched) const override;
   std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
 

@@ -30,8 +30,8 @@ class PointProblem : public GromovProblem, public GromovFeatures {
   /// |mean s - mean t|^2 sum a, a part of <M, P>.
   double feature_offset() const { return offset_; }
 
-  GromovBound bound(Context const& context) const override;
-  GromovBound descriptor_bound(Context const& context) const override;
+  GromovBound bound(Context const& context, ExactOptions const& watched) const override;
+  GromovBound descriptor_bound(Context const& context, ExactOptions const& watched) const override;
   std::vector<StartingPoint> starts(Context const& context, GromovOptions const& options,
                                     std::optional<DenseMatrix> const& described) const override;
   std::optional<ImagePolytope> polytope() const override;

@@ -35,14 +35,14 @@ struct PrincipalAxes {
 
 /// The exact plan for |u_i - v_j|^2 + (1 - alpha) M_ij. Its cost is at least the value of the bound.
 GromovBound bound_by_plan(Context const& context, PointProblem const& problem, DenseMatrix const& u,
-                          DenseMatrix const& v) {
+                          DenseMatrix const& v, ExactOptions const& watched) {
   GromovSide const &x = problem.source(), &y = problem.target();
   double const root = std::sqrt(1 - problem.alpha());
   DenseMatrix from(u.rows(), u.cols() + x.features.cols()), to(v.rows(), v.cols() + y.features.cols());
   from << u, root * x.features;
   to << v, root * y.features;
   ExactPlan const plan =
-      solve_exact(context, PointCloud{view_of(from), view_of(to)}, view_of(x.weights), view_of(y.weights));
+      solve_exact(context, PointCloud{view_of(from), view_of(to)}, view_of(x.weights), view_of(y.weights), watched);
   return {plan.report.dual, problem.value_of(plan).image};
 }
 
@@ -133,7 +133,7 @@ DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
   return result;
 }
 
-GromovBound PointProblem::bound(Context const& context) const {
+GromovBound PointProblem::bound(Context const& context, ExactOptions const& watched) const {
   GromovSide const &x = source_, &y = target_;
   DenseVector const of_x = PrincipalAxes(x.moment).moments, of_y = PrincipalAxes(y.moment).moments;
   std::int64_t const least = std::min(of_x.size(), of_y.size());
@@ -142,7 +142,7 @@ GromovBound PointProblem::bound(Context const& context) const {
   double const rest = alpha_ * (2 * std::pow(x.norm - y.norm, 2) + 4 * cross);
   if (alpha_ < 1 && is_small(*this)) {
     double const root = std::sqrt(2 * alpha_ * total_);
-    GromovBound bound = bound_by_plan(context, *this, root * x.norms, root * y.norms);
+    GromovBound bound = bound_by_plan(context, *this, root * x.norms, root * y.norms, watched);
     bound.value += rest + (1 - alpha_) * offset_;
     return bound;
   }
@@ -153,7 +153,7 @@ GromovBound PointProblem::bound(Context const& context) const {
   return {rest + 2 * alpha_ * total_ * sorted + (1 - alpha_) * offset_, {}};
 }
 
-GromovBound PointProblem::descriptor_bound(Context const& context) const {
+GromovBound PointProblem::descriptor_bound(Context const& context, ExactOptions const& watched) const {
   auto const of = [&](GromovSide const& side) {
     auto const distances = [&](std::int64_t i, Eigen::Ref<DenseVector> out) {
       out = (side.points.rowwise() - side.points.row(i)).rowwise().squaredNorm();
@@ -161,7 +161,7 @@ GromovBound PointProblem::descriptor_bound(Context const& context) const {
     return DenseMatrix(std::sqrt(alpha_) *
                        descriptors(host_threads(backend_of(context)), side.weights, total_, distances));
   };
-  GromovBound bound = bound_by_plan(context, *this, of(source_), of(target_));
+  GromovBound bound = bound_by_plan(context, *this, of(source_), of(target_), watched);
   bound.value += (1 - alpha_) * offset_;
   return bound;
 }

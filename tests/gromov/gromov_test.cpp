@@ -732,6 +732,9 @@ TEST(GromovSearches, end_alike_side_by_side_and_in_turn) {
           options.progress = [&](GromovProgress const& at) {
             EXPECT_EQ(std::this_thread::get_id(), caller);
             EXPECT_LT(at.iteration, expected.report.iterations);
+            if (at.value == std::numeric_limits<double>::infinity()) {
+              EXPECT_EQ(at.iteration, 0);  // No step has ended.
+            }
             ++calls;
             return true;
           };

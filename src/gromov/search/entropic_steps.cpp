@@ -96,7 +96,6 @@ void GromovSolve::linearise(Search const& search) {
 
 void GromovSolve::step(Search& search, double tolerance, int sweeps, bool keep) {
   ++search.iterations;
-  ++report_.iterations;
   search.eps = options_.eps;
   search.used = search.image;
   if (is_proximal()) accumulate(search);
@@ -106,6 +105,7 @@ void GromovSolve::step(Search& search, double tolerance, int sweeps, bool keep) 
   Plan plan = is(GromovMarginals::semirelaxed) ? softmin_plan(search)
               : is(GromovMarginals::partial)   ? partial_plan(search, tolerance, sweeps)
                                                : solved(search, tolerance, sweeps, keep);
+  ++report_.iterations;
   DenseMatrix image = problem_.image_of(plan);
   if (is(GromovMarginals::unbalanced)) {
     rescale(search, std::move(image));

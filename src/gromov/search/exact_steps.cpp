@@ -136,11 +136,13 @@ void GromovSolve::exact_steps(std::vector<Search*> const& searches, int most) {
 
 void GromovSolve::exact_step(Search& search) {
   ++search.iterations;
-  count([&] { ++report_.iterations; });
   DenseMatrix u, v;
   problem_.linearise(search.image, u, v);
   ExactPlan plan = exact_plan(search, u, v);
-  count([&] { report_.sweeps += plan.report.rounds; });
+  count([&] {
+    ++report_.iterations;
+    report_.sweeps += plan.report.rounds;
+  });
   if (stopped_ && search.exact) return;  // The new plan may lack mass.
   if (plan.report.status == ExactStatus::stopped)
     plan = completed(std::move(plan), problem_.a(), problem_.b(), problem_.total());

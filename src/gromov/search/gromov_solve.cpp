@@ -51,6 +51,11 @@ GromovSolve::GromovSolve(Context const& context, std::unique_ptr<GromovProblem c
 
 Gromov GromovSolve::run() {
   begin();
+  if (stopped_) {  // A step gives the result a plan.
+    Search& first = searches_.front();
+    is_exact() ? exact_step(first) : step(first, options_.tolerance, 1, false);
+    return result(first);
+  }
   std::vector<Search*> all;
   for (Search& search : searches_) all.push_back(&search);
   if (all.size() == 1 || options_.iterations <= kFirstSteps) {
@@ -75,15 +80,18 @@ GromovSolve::Search& GromovSolve::best() {
 
 void GromovSolve::begin() {
   std::optional<DenseMatrix> described;
-  double bound = problem_.bound(context_).value;
+  ExactOptions watched;
+  if (options_.progress) watched.progress = [&](ExactProgress const&) { return goes_on(0, 1); };
+  double bound = problem_.bound(context_, watched).value;
   GromovOptions options = options_;
   if (problem_.alpha() == 0) options.starts = 1;  // The objective is linear.
   bool const has_given = options.cross_moment.data() != nullptr;
   if (options.starts != 1 && !(has_given && options.starts == 0) && is_small(problem_)) {
-    GromovBound other = problem_.descriptor_bound(context_);
+    GromovBound other = problem_.descriptor_bound(context_, watched);
     bound = std::max(bound, other.value);
-    described = std::move(other.start);
+    if (!stopped_) described = std::move(other.start);
   }
+  if (stopped_) bound = -kInfinity;
   report_.lower_bound = std::max(bound - kRounding * problem_.size(), problem_.least());
   for (StartingPoint& start : problem_.starts(context_, options, described)) {
     Search& search = searches_.emplace_back();
@@ -154,14 +162,12 @@ void GromovSolve::note(Search& search, DenseMatrix image) {
   search.image = std::move(image);
 }
 
-bool GromovSolve::goes_on(Search const& search) {
+bool GromovSolve::goes_on(int start, double change) {
   if (std::this_thread::get_id() != caller_) return !stopped_;
-  GromovProgress progress{.start = static_cast<int>(&search - searches_.data()),
-                          .change = search.change,
-                          .lower_bound = report_.lower_bound,
-                          .seconds = watch_.seconds()};
+  GromovProgress progress{
+      .start = start, .change = change, .lower_bound = report_.lower_bound, .seconds = watch_.seconds()};
   count([&] {
-    progress.iteration = report_.iterations - 1 + static_cast<int>(report_.problems);
+    progress.iteration = report_.iterations + static_cast<int>(report_.problems);
     for (Search const& each : searches_) progress.value = std::min(progress.value, each.value);
   });
   if (!stopped_ && !options_.progress(progress)) stopped_ = true;

@@ -75,7 +75,8 @@ class GromovSolve {
   /// Notes the change of a step and its image.
   void note(Search& search, DenseMatrix image);
   /// Calls the progress function, on the thread of the caller alone.
-  bool goes_on(Search const& search);
+  bool goes_on(int start, double change);
+  bool goes_on(Search const& search) { return goes_on(static_cast<int>(&search - searches_.data()), search.change); }
   /// Changes numbers that progress reads.
   template <class Change>
   void count(Change const& change) {
