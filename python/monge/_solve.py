@@ -356,16 +356,25 @@ def solve_sample(
 
 
 def _plan_of(
-    problem: Problem, f: Any, g: Any, reg: float, unbalanced: Any, n_threads: int | None, own: Mapping[str, Any]
+    problem: Problem,
+    f: Any,
+    g: Any,
+    reg: float,
+    unbalanced: Any,
+    n_threads: int | None,
+    own: Mapping[str, Any],
+    method: str | None = None,
 ) -> OTResult:
     for field, given in (("f", f), ("g", g), ("reg", reg)):
         refuse_gradient(field, given)
     for name in own:
         if name not in ("precision", "cache_bytes"):
             raise TypeError(f"{name}: is no option of a plan of potentials; options are precision and cache_bytes")
+    if method not in (None, "auto", "multiscale"):
+        raise ValueError(f"method: is {shown(method)}; must be 'auto' or 'multiscale', since nothing is solved")
     if problem.followed is not None:
         raise NotImplementedError("plan_of: a tensor requires a gradient; plans of given potentials have none: detach")
-    options = solve_options(own, number("reg", reg), unbalanced=unbalanced)
+    options = solve_options(own, number("reg", reg), unbalanced=unbalanced, method=method)
     problem = with_weights(problem, options)
     views = (problem.geometry, problem.a, problem.b, read_optional("f", f), read_optional("g", g))
     plan = _core.plan_of(problem.place.session(n_threads), *views, options)
@@ -424,6 +433,7 @@ def plan_of_sample(
     *,
     reg: float,
     unbalanced: float | Sequence[float] | None = None,
+    method: str | None = None,
     n_threads: int | None = None,
     device: Any = None,
     **options: Unpack[SampleOptions],
@@ -435,14 +445,15 @@ def plan_of_sample(
         reg: eps > 0, in units of the cost.
         X_a, X_b, metric: As for :func:`solve_sample`.
         a, b, unbalanced, n_threads, device: As for :func:`solve`.
-        options: Options of the costs, :class:`monge.CostOptions`; `precision`, whose "auto" is float32, and
-            `cache_bytes`; no others.
+        method: "multiscale" leaves out pairs, as :func:`solve_sample` does with the default `tol`. Otherwise the plan has
+            all pairs.
+        options: Options of the costs, :class:`monge.CostOptions`, and those of :func:`plan_of`.
 
     Results and errors are those of :func:`plan_of`.
     """
     costs, own = split_costs(options)
     problem = points_problem(X_a, X_b, a, b, metric, device, **costs)
-    return _plan_of(problem, f, g, reg, unbalanced, n_threads, own)
+    return _plan_of(problem, f, g, reg, unbalanced, n_threads, own, method)
 
 
 @calls(**MATRIX)

@@ -160,8 +160,9 @@ std::vector<Stage> stages_of(SinkhornProblem const& problem, PointCloud const& c
     bool const is_last = eps == problem.options.eps;
     Stage stage{eps, x.cut(radius, threads), y.cut(radius, threads),
                 is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
-    bool const is_first = stage.pairs() <= kFewPairs || eps >= top;
-    if (!is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds)) stages.push_back(std::move(stage));
+    bool const is_worthwhile = !is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds);
+    bool const is_first = (is_worthwhile && stage.pairs() <= kFewPairs) || eps >= top;
+    if (is_worthwhile) stages.push_back(std::move(stage));
     if (is_first) return stages;
   }
 }

@@ -84,6 +84,8 @@ class SinkhornRun {
     was_mixed_ = mixes();
     weigh(SweepOutcome{swept_, errors}.bound());
     policy_.swept(errors);
+    constexpr double kLost = 4;  // Errors of a plan of the whole mass are at most 4 masses in sum.
+    is_lost_ = !(errors.row + errors.column <= kLost * problem_.marginals.mass());
   }
   /// To be called after swept() where the sweep was mixed.
   void keep_best() { mixing_->add(swept_.eps, policy_.is_best()); }
@@ -139,7 +141,8 @@ class SinkhornRun {
   /// Whether certificates need a float64 twin that does not exist yet.
   bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
-  EvaluationStep evaluation() const {
+  EvaluationStep evaluation() {
+    find_back();
     return {judge_ ? judge_.get() : problem_.entropic.get(), problem_.entropic.get(), options().eps};
   }
   void certified(Evaluation value, double seconds) {
@@ -165,6 +168,7 @@ class SinkhornRun {
 
   /// The sweeps go on with `twin`, in float64.
   void refined(std::unique_ptr<EntropicOperator> twin) {
+    find_back();
     copy_potentials(entropic(), *twin);
     rough_ = std::move(problem_.entropic);
     problem_.entropic = std::move(twin);
@@ -205,6 +209,12 @@ class SinkhornRun {
  private:
   Report& report() const { return problem_.report; }
   PassTimes times() const { return backend_.pass_times(problem_.geometry, options().cache_bytes); }
+
+  /// Where sweeps have rounded the logits to noise, f grows as -g shrinks, so far that f + g has no digits in float64
+  /// either.
+  void find_back() {
+    if (std::exchange(is_lost_, false)) recentre();
+  }
 
   /// Between operators of a problem on a device and on its host.
   static void carry_potentials(EntropicOperator const& from, EntropicOperator& to) {
@@ -263,6 +273,7 @@ class SinkhornRun {
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep,
   bool was_mixed_ = false;
+  bool is_lost_ = false;        // Whether the errors of the last sweep were those of no plan.
   SweepErrors least_errors_{};  // Errors of the history at the eps of the last sweep,
   double least_eps_ = 0;        // which is this one.
   SinkhornPolicy policy_;
@@ -365,7 +376,7 @@ void certify(Backend const& backend, Runs const& runs) {
   std::vector<std::unique_ptr<EntropicOperator>> judges = backend.entropic_operators(inputs);
   for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->set_judge(std::move(judges[k]));
   std::vector<EvaluationStep> steps;
-  for (SinkhornRun const* run : runs) steps.push_back(run->evaluation());
+  for (SinkhornRun* run : runs) steps.push_back(run->evaluation());
   backend.evaluate(steps);
   double const seconds = watch.seconds();
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->certified(steps[k].value, seconds);

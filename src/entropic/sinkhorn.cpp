@@ -41,6 +41,16 @@ void choose_precision(Backend const& backend, SinkhornProblem& problem) {
   require_no_overflow(terms, bound(), problem.options.precision == Precision::float64);
 }
 
+/// The same where float32 rounds logits so coarsely that the lists of tiles would miss mass.
+void choose_precision_of_lists(Backend const& backend, SinkhornProblem& problem) {
+  constexpr double kMostRounding = 0.5;  // Of a logit, in nats.
+  double const logit = problem.entropic->cost_size().centred_bound / problem.options.eps;
+  bool const rounds = unit_roundoff(Precision::float32) * logit > kMostRounding;
+  if (problem.truncation == 0 || problem.options.precision != Precision::automatic || !rounds) return;
+  problem.options.precision = Precision::float64;
+  problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem));
+}
+
 void require_finite_value(ValidMarginals const& marginals, double eps) {
   double const total_a = marginals.total_a, total_b = marginals.total_b;
   require(std::isfinite(total_a * total_b * std::max(1.0, eps)),
@@ -172,7 +182,7 @@ char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
 /// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all compact clouds tried
 /// (bench/notes/multiscale.md).
 bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
-  constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000;
+  constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000, kPointsOfLabel = 128;
   constexpr double kManyPairs = 1.6e7, kManyPairsOnDevice = 4e9;
   Shape const shape = shape_of(geometry);
   bool const is_default = options.method == Method::automatic && options.schedule == Schedule::overrelaxed &&
@@ -182,11 +192,16 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
     return is_compact(on_host(backend, points, copies));
   };
   bool const on_cpu = backend.device().type == DeviceType::cpu;
-  return is_default && shape.dimension <= kMostDimensions && std::min(shape.rows, shape.columns) >= kLeastPoints &&
+  std::int64_t const least = std::min(shape.rows, shape.columns);
+  auto const has_few_labels = [&] {
+    MatrixView const& cost = clouds_of(geometry).labels.cost;
+    return std::max(cost.rows(), cost.columns()) * kPointsOfLabel <= least;
+  };
+  return is_default && shape.dimension <= kMostDimensions && least >= kLeastPoints &&
          static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >=
              (on_cpu ? kManyPairs : kManyPairsOnDevice) &&
          (on_cpu || !terms_of(geometry).has_labels()) && needs_all_pairs(backend, geometry) == nullptr &&
-         is_compact_cloud(clouds_of(geometry).x) && is_compact_cloud(clouds_of(geometry).y);
+         has_few_labels() && is_compact_cloud(clouds_of(geometry).x) && is_compact_cloud(clouds_of(geometry).y);
 }
 
 }  // namespace
@@ -211,10 +226,12 @@ void require_method(Backend const& backend, Geometry const& geometry, SolveOptio
   if (options.method != Method::multiscale) return;
   if (char const* const found = needs_all_pairs(backend, geometry))
     throw Error(ErrorCode::unsupported,
-                fmt::format("method: is multiscale, given {}; it takes squared distances of points without "
-                            "ranks, on a CUDA device with at most 8 dimensions and classes of labels together; the "
-                            "method auto takes all",
-                            found));
+                fmt::format("method: is multiscale, given {}; must be auto, which takes all pairs: multiscale is for "
+                            "squared distances of points, in one process{}",
+                            found,
+                            backend.device().type == DeviceType::cpu
+                                ? ""
+                                : ", on a GPU with at most 8 dimensions and label classes together"));
 }
 
 bool meets_itself(SinkhornProblem const& problem) {
@@ -288,6 +305,7 @@ void begin(Backend const& backend, SinkhornProblem& problem, bool solves, int in
     mean_cost = backend.mean_cost(clouds_of(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   require_finite_value(problem.marginals, problem.options.eps);
+  choose_precision_of_lists(backend, problem);
   problem.report = first_report(backend, problem, mean_cost);
   if (!problem.start.f.empty()) {
     set_start(problem, solves);

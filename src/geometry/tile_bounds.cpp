@@ -79,6 +79,9 @@ double TileLogits::largest(std::int64_t row, std::int64_t column) const {
   double const of_points = largest_logit(rows.of(row), columns.of(column), rows.dimension());
   if (labels.logit.empty()) return of_points;
   LabelRange const of_row = rows.boxes().labels(row), of_column = columns.boxes().labels(column);
+  constexpr std::int64_t kMostPairs = 64;  // Blocks of more labels belong to large nodes, whose children are tested.
+  if ((of_row.last - of_row.first + 1) * (of_column.last - of_column.first + 1) > kMostPairs)
+    return of_points + labels.largest;
   double most = -kInfinity;
   for (std::int64_t k = of_row.first; k <= of_row.last; ++k) {
     for (std::int64_t l = of_column.first; l <= of_column.last; ++l)

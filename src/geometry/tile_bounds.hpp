@@ -74,6 +74,7 @@ class TileModels {
 /// What the labels of two points add to a logit: a row for each label of the rows. Empty where there are none.
 struct LabelLogits {
   std::int64_t columns = 0;
+  double largest = -kInfinity;
   std::vector<double> logit;
 };
 

@@ -1,5 +1,7 @@
 """Method multiscale in every call that takes points."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -99,6 +101,68 @@ def test_solver():
     solver = monge.Solver(REG, method="multiscale", tol=TOL)
     first, second = solver.solve_sample(X, Y), solver.solve_sample(X, Y)
     np.testing.assert_array_equal(first.potentials[0], second.potentials[0])
+
+
+@pytest.mark.parametrize("labels", [{}, LABELS], ids=["points", "labels"])
+@pytest.mark.parametrize("method", ["auto", "multiscale"])
+def test_copies_and_plans_of_potentials_leave_out_the_same_pairs(method, labels):
+    rng = np.random.default_rng(5)
+    x, y = rng.random((4100, 2)), rng.random((4000, 2))
+    if labels:
+        labels = labels | {"labels_x": rng.integers(0, 2, len(x)), "labels_y": rng.integers(0, 2, len(y))}
+    result = monge.solve_sample(x, y, reg=1e-3, tol=1e-2, method=method, **labels)
+    copy = pickle.loads(pickle.dumps(result))
+    again = monge.plan_of_sample(*result.potentials, x, y, reg=1e-3, method="multiscale", **labels)
+    empty = [np.asarray(other.lazy_plan[:99]) == 0 for other in (result, copy, again)]
+    assert empty[0].mean() > 0.5
+    for other in empty[1:]:
+        assert (other == empty[0]).mean() > 0.9
+    np.testing.assert_allclose(copy.apply(y[:, 0]), result.apply(y[:, 0]), rtol=1e-12)
+    with pytest.raises(ValueError, match="^method: is 'newton'; must be 'auto' or 'multiscale'"):
+        monge.plan_of_sample(*result.potentials, x, y, reg=1e-3, method="newton", **labels)
+
+
+def label_problem(cost, kinds):
+    rng = np.random.default_rng(3)
+    x, y = rng.random((900, 2)), rng.random((800, 2)) ** 1.5
+    labels = {"labels_x": rng.integers(0, kinds, 900), "labels_y": rng.integers(0, kinds, 800)}
+    return x, y, labels | {"label_cost": cost * (1 - np.eye(kinds))}
+
+
+@pytest.mark.parametrize("precision", ["auto", "float32", "float64"])
+@pytest.mark.parametrize("cost", [1.0, 1e4, 1e7, 1e9])
+@pytest.mark.filterwarnings("ignore:Sinkhorn did not converge")
+def test_certificates_with_costs_of_labels_far_above_eps(cost, precision):
+    x, y, labels = label_problem(cost, 2)
+    options = {"reg": 1e-3, "tol": 1e-3, "max_iter": 60, "precision": precision}
+    result = monge.solve_sample(x, y, method="multiscale", **options, **labels)
+    whole = (((x[:, None] - y) ** 2).sum(2) + labels["label_cost"][np.ix_(labels["labels_x"], labels["labels_y"])]) / 1e-3
+    f, g = (potential / 1e-3 for potential in result.potentials)
+    plan = np.exp(f[:, None] + g - whole) / whole.size
+    # Logits of this size have an absolute rounding error of 2^-52 times it, in the library and here.
+    rounding = 16 * plan.sum() * 2.0**-52 * (np.abs(whole).max() + np.abs(f).max() + np.abs(g).max())
+    error = np.abs(plan.sum(1) - 1 / 900).sum() + np.abs(plan.sum(0) - 1 / 800).sum()
+    assert error - rounding <= result.marginal_error <= error + 1e-4 + rounding
+    if precision != "float32" or cost == 1:
+        assert result.marginal_error < 0.5 and result.report.left_out > 0
+    if precision == "auto":
+        dense = monge.solve_sample(x, y, method="sinkhorn", **options, **labels)
+        assert result.marginal_error <= 2 * dense.marginal_error
+
+
+def test_many_labels():
+    x, y, labels = label_problem(0.01, 300)
+    options = {"reg": 1e-3, "tol": 1e-8}
+    results = [monge.solve_sample(x, y, method=m, **options, **labels) for m in ("multiscale", "newton")]
+    assert abs(results[0].value - results[1].value) <= 1e-8
+    assert results[0].marginal_error <= 1e-8
+
+
+def test_coarse_clouds_come_before_clouds_of_few_pairs():
+    # A cut at the last eps is not worthwhile here: it has more than a quarter of the pairs.
+    x, y = RANDOM.random((2200, 2)), RANDOM.random((2100, 2)) ** 1.5
+    report = monge.solve_sample(x, y, reg=1e-3, tol=1e-3, method="multiscale").report
+    assert report.coarse_iterations > 0 and report.iterations < 50
 
 
 def test_what_it_cannot_take():

@@ -64,10 +64,11 @@ template <class T>
 LabelLogits label_logits(Costs<T> const& costs, Side rows, double unit) {
   LabelTable<T> const table = costs.scores(rows).labels;
   if (table.table == nullptr) return {};
-  LabelLogits result{table.row_stride, {}};
+  LabelLogits result{.columns = table.row_stride};
   for (std::int64_t e = 0; e < table.size; ++e) {
     double const logit = -unit * costs.factor() * static_cast<double>(table.table[e]);
     result.logit.push_back(logit + kModelRounding * std::abs(logit));
+    result.largest = std::max(result.largest, result.logit.back());
   }
   return result;
 }
