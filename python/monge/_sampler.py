@@ -180,7 +180,7 @@ class OTPlanSampler:
                 cost = costs(x, y, "sqeuclidean")
         largest = float(cost.max())
         if not math.isfinite(largest) and all(np.isfinite(on_host(points)).all() for points in (x, y)):
-            raise ValueError("x0, x1: the squared distances overflow; the points must lie closer together")
+            raise ValueError("x0, x1: the squares of coordinates overflow; the points must lie closer together")
         return cost / largest if self.normalize_cost and largest > 0 else cost
 
 

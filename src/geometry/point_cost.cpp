@@ -104,7 +104,7 @@ void require_classes(char const* field, IndexView labels, std::int64_t classes) 
 }
 
 void require_no_overflow(double bound) {
-  require(std::isfinite(bound), "x, y: the squared distances overflow; the points must lie closer together");
+  require(std::isfinite(bound), "x, y: the squares of coordinates overflow; the points must lie closer together");
 }
 
 void require_no_overflow(CostFunction function, double bound, double mean) {
@@ -116,14 +116,14 @@ void require_no_overflow(CostTerms const& terms, double bound, bool in_float64) 
   if (terms.function && in_float64) require_no_overflow(bound);
   require(std::isfinite(bound), "{}",
           terms.function
-              ? "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
+              ? "x, y: the squares of coordinates overflow float32; precision must be float64, or the points lie closer "
                 "together"
               : "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
                 "or the costs and eps smaller by a common factor");
 }
 
 void require_no_overflow_of_new(double bound) {
-  require(std::isfinite(bound), "points: the squared distances overflow; must lie closer to those of the plan");
+  require(std::isfinite(bound), "points: the squares of coordinates overflow; must lie closer to those of the plan");
 }
 
 void throw_no_direction(char const* field, std::int64_t row) {

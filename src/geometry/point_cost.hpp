@@ -100,7 +100,7 @@ struct PointCost {
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
 /// The same unless all labels, in host memory, are in [0, classes).
 void require_classes(char const* field, IndexView labels, std::int64_t classes);
-/// Throws invalid_argument "x, y: the squared distances overflow; ..." unless a cost, or a PointCost::bound(), is
+/// Throws invalid_argument "x, y: the squares of coordinates overflow; ..." unless a cost, or a PointCost::bound(), is
 /// finite.
 void require_no_overflow(double bound);
 /// The same for a mean cost that leaves no room for the shifts. Distances have no shifts, and their mean may be NaN.

@@ -261,7 +261,7 @@ TEST_P(BatchOfPoints, one_bad_problem_refuses_the_call_by_its_number) {
             "problem 1: g: is missing; a warm start needs both f and g");
   Stored const far(std::vector<double>{1e200, -1e200}, 2, 1);
   EXPECT_EQ(with(2, {PointCloud{far.view(), far.view()}}).substr(0, 47),
-            "problem 2: x, y: the squared distances overflow");
+            "problem 2: x, y: the squares of coordinates overflow");
   // The first of several.
   std::vector<BatchProblem> two = batch;
   two[1] = two[4] = {PointCloud{not_finite.view(), good.y.view()}, good.a, good.b};
