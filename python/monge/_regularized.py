@@ -42,7 +42,7 @@ Start = tuple[Array | None, Array | None, Array | None]
 """A warm start: u, v and a plan."""
 _COLD: Start = (None, None, None)
 _ALWAYS_ITERATIONS = 20000
-_BLOCK = 1 << 21  # The number of entries of a block of rows.
+_BLOCK = 1 << 16  # The number of entries of a block of rows, which fits into a cache.
 _READ_BY = {
     "groups": "group_lasso",
     "group_weights": "group_lasso",

@@ -6,8 +6,9 @@ without forming W. For norms they are computed from one block of rows of W and C
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +17,9 @@ from .. import _core
 from .._problem import Problem
 
 _PRODUCTS = ("sqeuclidean", "dot", "cosine")
-_BLOCK = 1 << 22  # Entries.
+_BLOCK = {"cpu": 1 << 15, "cuda": 1 << 22}
+"""Entries of a block of rows, of which about eight arrays are in memory. They fit into a cache of a CPU, and PyTorch
+computes with up to 2^15 entries on one thread, without waiting for others. A GPU needs large arrays."""
 LEAST_MASS = torch.finfo(torch.float64).tiny
 """A point of less mass counts as a point without mass: reciprocals of such numbers overflow."""
 
@@ -56,7 +59,7 @@ class Dense:
 
     def by_points(self) -> tuple[Tensor, Tensor]:
         if self._problem.cost_function not in _PRODUCTS:
-            return _by_blocks(self._problem, lambda rows, _: self.entries[rows].double())
+            return _by_blocks(self._problem, lambda block: self.entries[block.rows].double())
         wide = self.entries.double()
         return _by_products(self._problem, lambda v: wide @ v, lambda v: wide.T @ v)
 
@@ -71,7 +74,7 @@ class OfEntries:
     def by_points(self) -> tuple[Tensor, Tensor]:
         x, y = (v.detach().requires_grad_() for v in _points(self._problem))
         by_x, by_y = torch.zeros_like(x), torch.zeros_like(y)
-        step = max(1, _BLOCK // x.shape[1])
+        step = _rows_of_block(x, x.shape[1])
         for begin in range(0, len(self._values), step):
             rows, columns, values = (v[begin : begin + step] for v in (self._rows, self._columns, self._values))
             with torch.enable_grad():
@@ -112,11 +115,13 @@ class OfPlan:
             by_x, by_y = torch.empty_like(x), torch.empty_like(y)
             self._plan.cost_gradients(self._left, self._right, by_x, by_y)
             return by_x, by_y
-        rows_of = _plan_rows(self._problem, self._plan)
-        return _by_blocks(
-            self._problem,
-            lambda rows, cost: rows_of(rows, cost) * (self._left[rows] @ self._right.T + self._factor * cost),
-        )
+        plan_of = _plan_blocks(self._problem, self._plan)
+
+        def tilted(block: _Block) -> Tensor:
+            factors = self._left[block.rows] @ self._right.T
+            return plan_of(block) * factors.add_(block.cost, alpha=self._factor)
+
+        return _by_blocks(self._problem, tilted)
 
 
 def cost_factors(problem: Problem) -> tuple[Tensor, Tensor] | None:
@@ -134,12 +139,18 @@ def cost_factors(problem: Problem) -> tuple[Tensor, Tensor] | None:
     left = problem.scale * left
     if problem.label_cost is None:
         return left, right
-    labels_x, labels_y, table = (
-        torch.as_tensor(v, device=x.device) for v in (problem.labels_x, problem.labels_y, problem.label_cost)
-    )
+    labels_x, labels_y, table = _labels(problem)
     one_hot = torch.eye(table.shape[1], dtype=x.dtype, device=x.device)
-    of_labels = problem.label_weight * table.double()[labels_x]
-    return torch.cat([left, of_labels], 1), torch.cat([right, one_hot[labels_y]], 1)
+    return torch.cat([left, table[labels_x]], 1), torch.cat([right, one_hot[labels_y]], 1)
+
+
+def _labels(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
+    """The labels of sources and of targets, and the term of the cost for each pair of labels, in float64."""
+    x, y, table = (
+        torch.as_tensor(v, device=problem.place.device)
+        for v in (problem.labels_x, problem.labels_y, problem.label_cost)
+    )
+    return x, y, problem.label_weight * table.double()
 
 
 def cost_sums(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
@@ -149,11 +160,10 @@ def cost_sums(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
         of_cost, (of_rows, of_columns) = OfPlan(problem, plan, *factors), filled(problem, 1)
         return of_cost.times(of_columns[:, None])[:, 0], of_cost.transposed_times(of_rows[:, None])[:, 0]
     rows, columns = filled(problem, 0)
-    rows_of = _plan_rows(problem, plan)
-    for chosen, distance in _distance_blocks(problem):
-        cost = problem.scale * distance
-        weighted = rows_of(chosen, cost) * cost
-        rows[chosen] = weighted.sum(1)
+    plan_of = _plan_blocks(problem, plan)
+    for block in _blocks(problem):
+        weighted = plan_of(block) * block.cost
+        rows[block.rows] = weighted.sum(1)
         columns += weighted.sum(0)
     return rows, columns
 
@@ -178,25 +188,88 @@ def _directions(x: Tensor) -> Tensor:
     return torch.nn.functional.normalize(x, dim=1)
 
 
-def _plan_rows(problem: Problem, plan: _core.Plan) -> Callable[[slice, Tensor], Tensor]:
-    """A function that makes rows of P from their indices and their costs."""
-    (a, b), (f, g) = weights_of(problem), filled(problem, 0)
-    plan.potentials(f, g)
-    return lambda rows, cost: a[rows, None] * b * ((f[rows, None] + g - cost) / plan.report.eps).exp()
+class _Block(NamedTuple):
+    """Some rows of the distances, and of C."""
+
+    rows: slice
+    distance: Tensor
+    cost: Tensor
+
+
+def _rows_of_block(x: Tensor, width: int) -> int:
+    """The number of rows of this width in a block."""
+    return max(1, _BLOCK[x.device.type] // width)
+
+
+def _blocks(problem: Problem) -> Iterator[_Block]:
+    """All rows, for norms."""
+    x, y = _points(problem)
+    step = _rows_of_block(x, len(y))
+    labels = None if problem.label_cost is None else _labels(problem)
+    for begin in range(0, len(x), step):
+        rows = slice(begin, begin + step)
+        distance = _distances(x[rows], y, _norm(problem))
+        cost = problem.scale * distance
+        if labels is not None:
+            labels_x, labels_y, table = labels
+            cost += table[labels_x[rows, None], labels_y]
+        yield _Block(rows, distance, cost)
+
+
+def _differences(x: Tensor, y: Tensor) -> Iterator[Tensor]:
+    """x_ik - y_jk (rows x m) for each coordinate k."""
+    return (of_x[:, None] - of_y for of_x, of_y in zip(x.T, y.T))
+
+
+def _distances(x: Tensor, y: Tensor, p: float) -> Tensor:
+    if p in (1, 2, math.inf):
+        # Distances by products of matrices would lose the digits of small ones.
+        return torch.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
+    largest = torch.cdist(x, y, math.inf)
+    unit, total = _or_one(largest), torch.zeros_like(largest)  # Powers of differences may overflow or underflow.
+    for difference in _differences(x, y):
+        total += difference.abs_().div_(unit).pow_(p)
+    return total.pow_(1 / p).mul_(largest)
+
+
+def _or_one(distance: Tensor) -> Tensor:
+    return torch.where(distance > 0, distance, 1)
 
 
 def _norm(problem: Problem) -> float:
     return 2.0 if problem.cost_function == "euclidean" else problem.norm_p
 
 
-def _distance_blocks(problem: Problem) -> Iterator[tuple[slice, Tensor]]:
-    """Blocks of rows, and their distances."""
+def _plan_blocks(problem: Problem, plan: _core.Plan) -> Callable[[_Block], Tensor]:
+    """A function that makes the rows of P of a block."""
+    (a, b), (f, g) = weights_of(problem), filled(problem, 0)
+    plan.potentials(f, g)
+
+    def rows_of(block: _Block) -> Tensor:
+        exponent = f[block.rows, None] + g
+        return exponent.sub_(block.cost).div_(plan.report.eps).exp_().mul_(a[block.rows, None]).mul_(b)
+
+    return rows_of
+
+
+def _by_blocks(problem: Problem, rows_of: Callable[[_Block], Tensor]) -> tuple[Tensor, Tensor]:
+    """For norms: `rows_of` makes the rows of W of a block. The slopes of distances are in docs/math.md, section 11."""
     x, y = _points(problem)
-    step = max(1, _BLOCK // len(y))
-    for begin in range(0, len(x), step):
-        rows = slice(begin, begin + step)
-        # Distances by products of matrices would lose the digits of small ones.
-        yield rows, torch.cdist(x[rows], y, _norm(problem), compute_mode="donot_use_mm_for_euclid_dist")
+    by_x, by_y, p = torch.zeros_like(x), torch.zeros_like(y), _norm(problem)
+    for block in _blocks(problem):
+        own, weights, unit = x[block.rows], problem.scale * rows_of(block), _or_one(block.distance)
+        if p == math.inf:
+            ties = torch.zeros_like(weights)
+            for difference in _differences(own, y):
+                ties += difference.abs_() == block.distance
+            weights /= ties
+        for k, difference in enumerate(_differences(own, y)):
+            size = difference.abs()
+            share = size == block.distance if p == math.inf else size.div_(unit).pow_(p - 1)
+            slope = difference.sign_().mul_(share).mul_(weights)
+            by_x[block.rows, k] = slope.sum(1)
+            by_y[:, k] -= slope.sum(0)
+    return by_x, by_y
 
 
 def _by_products(
@@ -222,29 +295,6 @@ def _by_products(
     return across(by_x, x), across(by_y, y)
 
 
-def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """For norms: `rows_of` makes rows of W from indices and costs. The derivative of a distance 0 is taken as 0."""
-    x, y = _points(problem)
-    by_x, by_y = torch.zeros_like(x), torch.zeros_like(y)
-
-    def backward(by_distance: Tensor, own: Tensor, other: Tensor, distance: Tensor) -> Tensor:
-        arguments = (
-            by_distance.contiguous(),
-            own.contiguous(),
-            other.contiguous(),
-            _norm(problem),
-            distance.contiguous(),
-        )
-        found: Tensor = torch.ops.aten._cdist_backward(*arguments)
-        return found
-
-    for rows, distance in _distance_blocks(problem):
-        by_distance = problem.scale * rows_of(rows, problem.scale * distance)
-        by_x[rows] = backward(by_distance, x[rows], y, distance)
-        by_y += backward(by_distance.T, y, x[rows], distance.T)
-    return by_x, by_y
-
-
 def _pair_costs(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
     """c(x_k, y_k) up to a constant."""
     if problem.cost_function == "sqeuclidean":
@@ -252,7 +302,9 @@ def _pair_costs(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
     if problem.cost_function in ("dot", "cosine"):
         x, y = (x, y) if problem.cost_function == "dot" else (_directions(x), _directions(y))
         return -(x * y).sum(1)
-    distances: Tensor = torch.linalg.vector_norm(x - y, _norm(problem), dim=1)
+    difference = x - y
+    unit = _or_one(difference.detach().abs().amax(1))  # Powers of differences may overflow or underflow.
+    distances: Tensor = unit * torch.linalg.vector_norm(difference / unit[:, None], _norm(problem), dim=1)
     return distances
 
 

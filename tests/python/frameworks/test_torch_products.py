@@ -9,6 +9,7 @@ from torch.autograd import gradcheck
 
 import monge
 import monge.torch
+from monge.torch import _points
 
 N, M = 7, 6
 GENERATOR = torch.Generator().manual_seed(3)
@@ -62,6 +63,7 @@ COSTS = {
     "chebyshev": {"metric": "chebyshev"},
     "p-norm": {"metric": "p-norm", "norm_p": 3.0},
     "labels": LABELS,
+    "euclidean_labels": {"metric": "euclidean", **LABELS},
 }
 PENALTIES = {"balanced": None, "unbalanced": 1.0, "semi": (0.7, math.inf)}
 
@@ -120,14 +122,14 @@ def test_of_points(name, metric, unbalanced):
     right(output, X + offset, Y + offset, LOGS_A, LOGS_B, U, V)
 
 
-@pytest.mark.parametrize("block", [1 << 22, 2 * M], ids=["one_block", "blocks"])
+@pytest.mark.parametrize("block", [1 << 15, 2 * M], ids=["one_block", "blocks"])
 @pytest.mark.parametrize("name", ["apply", "average_transpose", "apply_hadamard", "marginals", *OF_POINTS])
 @pytest.mark.parametrize("cost", COSTS)
 def test_of_other_costs(cost, name, block, monkeypatch):
-    monkeypatch.setattr(monge.torch._points, "_BLOCK", block)
-    if cost == "labels" and name.endswith("_at"):
+    monkeypatch.setitem(_points._BLOCK, "cpu", block)
+    if "labels_x" in COSTS[cost] and name.endswith("_at"):
         with pytest.raises(NotImplementedError, match="^points: new ones have no labels"):
-            OF_POINTS[name](monge.solve_sample(X.clone().requires_grad_(), Y, reg=0.3, **LABELS), U, V)
+            OF_POINTS[name](monge.solve_sample(X.clone().requires_grad_(), Y, reg=0.3, **COSTS[cost]), U, V)
         return
 
     def output(x, y, p, u, v):
@@ -202,7 +204,7 @@ def test_by_weights_of_0(cost, unbalanced):
     }
     if cost != "matrix":
         outputs["transform"] = OF_POINTS["transform"]
-        if cost != "labels":
+        if "labels_x" not in COSTS.get(cost, {}):
             outputs |= {name: OF_POINTS[name] for name in ("transform_at", "potential_at")}
     a, b = (torch.tensor([0.0, *[1 / k] * k, 0.0], dtype=torch.float64) for k in (N - 2, M - 2))
     by_a, by_b = (torch.tensor([2.0, *[-3.0 / k] * k, 1.0], dtype=torch.float64) for k in (N - 2, M - 2))
