@@ -152,8 +152,8 @@ struct GromovOptions {
   /// axes are one start, an exact plan between three coordinates of classical scaling (up to 4096 rows); random starts
   /// of matrices are random plans. 0: all but the random ones; with `cross_moment` this start alone. If there are
   /// several starts, each takes three steps, with loose tolerances if eps > 0. Then starts with a value of at most
-  /// twice the least go on: the best two if eps > 0, otherwise all. The product plan always goes on. On the CPU searches
-  /// for exact plans run side by side, a thread each.
+  /// twice the least go on: the best two if eps > 0, otherwise all. The product plan always goes on. On the CPU
+  /// searches for exact plans run side by side, a thread each.
   int starts = 0;
   int seed = 0;  ///< Seed of the random rotations, >= 0.
   Precision precision = Precision::automatic;
