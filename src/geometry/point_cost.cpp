@@ -114,12 +114,13 @@ void require_no_overflow(CostFunction function, double bound, double mean) {
 
 void require_no_overflow(CostTerms const& terms, double bound, bool in_float64) {
   if (terms.function && in_float64) require_no_overflow(bound);
-  require(std::isfinite(bound), "{}",
-          terms.function
-              ? "x, y: the squares of coordinates overflow float32; precision must be float64, or the points lie closer "
-                "together"
-              : "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
-                "or the costs and eps smaller by a common factor");
+  require(
+      std::isfinite(bound), "{}",
+      terms.function
+          ? "x, y: the squares of coordinates overflow float32; precision must be float64, or the points lie closer "
+            "together"
+          : "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
+            "or the costs and eps smaller by a common factor");
 }
 
 void require_no_overflow_of_new(double bound) {

@@ -521,7 +521,8 @@ TEST_P(QuadraticNewton, RefusesPointsWhoseSquaresOverflow) {
       FAIL();
     } catch (Error const& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      EXPECT_EQ(std::string(error.what()), "x, y: the squares of coordinates overflow; the points must lie closer together");
+      EXPECT_EQ(std::string(error.what()),
+                "x, y: the squares of coordinates overflow; the points must lie closer together");
     }
   }
 }
