@@ -1084,7 +1084,8 @@ TEST_P(GromovTest, matrices_take_features) {
   Matrix s(14, 3), t(11, 3);
   found.gradients({.s = {s.data.data(), 14, 3}, .t = {t.data.data(), 11, 3}});
   options.cross_moment = {found.cross_moment.data(), 14, 11};
-  for (auto const& [i, k] : {std::pair{0, 2}, {10, 1}}) {
+  for (auto const& at : {std::pair{0, 2}, {10, 1}}) {
+    std::int64_t const i = at.first, k = at.second;
     auto const difference = [&](bool of_source) {
       double values[2];
       for (int const side : {0, 1}) {
