@@ -1,5 +1,7 @@
 """Results far from 1: clouds far from the origin, totals and masses near the ends of float64, eps far above the costs."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -120,3 +122,34 @@ def test_splr_ends_where_the_mass_has_no_digits():
     # The one row takes all mass of each column. Subnormal numbers of this size have 44 bits.
     assert result.converged
     np.testing.assert_allclose(result.plan[0], 1.6e-310, rtol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["auto", "float64"])
+@pytest.mark.parametrize("p", [1e3, 1e5, 1e8, 1e17, 1e300])
+def test_derivatives_of_large_norms(p, precision):
+    """Those of chebyshev where the two largest differences of each pair are far enough apart."""
+    gap = 2e-3
+    for seed in itertools.count():
+        random = np.random.default_rng(seed)
+        x, y, motion = random.normal(size=(13, 3)), random.normal(size=(17, 3)), random.normal(size=(13, 3))
+        differences = np.sort(np.abs(x[:, None] - y))
+        if (differences[..., 1] <= (1 - gap) * differences[..., 2]).all():
+            break
+    options = {"reg": 0.3, "tol": 1e-6, "precision": precision}
+    norm = monge.solve_sample(x, y, metric="p-norm", norm_p=p, **options)
+    limit = monge.solve_sample(x, y, metric="chebyshev", **options)
+    # The slope of another difference is at most (1 - gap)^(p - 1), and log(3) / p is the difference of both distances.
+    error = 1e-5 + 4 * (1 - gap) ** (p - 1) + 10 / p
+    np.testing.assert_allclose(norm.gradients().x, limit.gradients().x, rtol=0, atol=error / 13)
+    if p >= 1e5:
+        found, wanted = (r.hessian_product(motion, 0 * y)[0] for r in (norm, limit))
+        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-3 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_equal_differences_share_the_slope_of_chebyshev(precision):
+    """Also where centring rounds coordinates: 1 / 3 is the mean of the first cloud's."""
+    x, y = np.array([[1.0, 0], [1, 3], [0, 0]]), np.array([[3.0, 1]])
+    result = monge.solve_sample(x, y, metric="chebyshev", reg=1, precision=precision)
+    wanted = [[-1 / 3, 0], [-1 / 6, 1 / 6], [-1 / 3, 0]]
+    np.testing.assert_allclose(result.gradients().x, wanted, rtol=0, atol=1e-6)

@@ -74,8 +74,11 @@ HWY_INLINE void WithSlopes(StripeArgs<T> const& args, std::int64_t c, std::int64
     visit(
         inverses, [](V by, int, int) { return by; }, [&](V, V, int, int) { return one; }, inverses);
   } else if (std::isinf(p)) {
+    // Centring rounds coordinates, so equal differences may differ by some units.
+    auto const equal = hn::Set(d, 1 - 64 * std::numeric_limits<T>::epsilon());
     V part[kRows][kVecs];
     ForEachScore<T, kRows, kVecs>(part, [&](V, int, int) { return zero; });
+    ForEachScore<T, kRows, kVecs>(distance, [&](V size, int, int) { return hn::Mul(size, equal); });
     ForEachCoordinate<T, kRows, kVecs>(args, c, r0, part, [&](V sum, V x, V y, int r, int v) {
       return hn::Add(sum, hn::IfThenElseZero(hn::Ge(hn::Abs(hn::Sub(x, y)), distance[r][v]), one));
     });
@@ -85,21 +88,36 @@ HWY_INLINE void WithSlopes(StripeArgs<T> const& args, std::int64_t c, std::int64
           [&](V by, int r, int v) { return hn::IfThenElseZero(hn::Ge(hn::Abs(by), distance[r][v]), sign(by)); },
           straight, none);
   } else {
-    auto const power = hn::Set(d, static_cast<T>(std::min(p - 1, 1e30) * std::numbers::ln2));
-    auto const order = hn::Set(d, static_cast<T>(std::min(p - 1, 1e30)));
+    // With ratios t_k of the differences to the largest and S = sum_k t_k^p, the slopes are t_k^(p-1) S^(1/p-1). Powers
+    // of ratios to the distance would have a relative error of p units.
+    double const order = std::min(p, 1e30);
+    auto const power_of = [&](double exponent) { return hn::Set(d, static_cast<T>(exponent * std::numbers::ln2)); };
+    auto const power = power_of(order - 1), whole = power_of(order), of_slope = power_of(1 / order - 1),
+               of_stretch = power_of(2 / order - 1), bend = hn::Set(d, static_cast<T>(order - 1));
+    V largest[kRows][kVecs], sum[kRows][kVecs];
+    ForEachScore<T, kRows, kVecs>(largest, [&](V, int, int) { return least; });
+    ForEachCoordinate<T, kRows, kVecs>(
+        args, c, r0, largest, [](V most, V x, V y, int, int) { return hn::Max(most, hn::Abs(hn::Sub(x, y))); });
+    ForEachScore<T, kRows, kVecs>(sum, [&](V, int, int) { return zero; });
+    auto const ratio_of = [&](V by, int r, int v) {
+      return hn::Div(hn::Abs(by), largest[r][v]);
+    };  // 1 for the largest.
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, sum, [&](V of, V x, V y, int r, int v) {
+      return hn::Add(of, Power<T>(hn::Max(ratio_of(hn::Sub(x, y), r, v), least), whole));
+    });
+    ForEachScore<T, kRows, kVecs>(sum, [&](V of, int, int) { return hn::Max(of, one); });
     ForEachScore<T, kRows, kVecs>(distance, [&](V size, int, int) { return inverse(size); });
-    visit(
-        all,
-        [&](V by, int r, int v) {
-          auto const ratio = hn::Mul(hn::Abs(by), distance[r][v]);
-          auto const size = Power<T>(hn::Min(hn::Max(ratio, least), one), power);
-          return hn::IfThenElseZero(hn::Gt(ratio, zero), hn::CopySign(size, by));
-        },
-        [&](V by, V slope, int r, int v) {
-          auto const ratio = hn::Mul(hn::Abs(by), distance[r][v]);
-          return hn::IfThenElseZero(hn::Ge(ratio, least), hn::Div(hn::Abs(slope), hn::Max(ratio, least)));
-        },
-        [&](int r, int v) { return hn::Mul(order, distance[r][v]); });
+    visit([&](int r, int v) { return Power<T>(sum[r][v], of_slope); },
+          [&](V by, int r, int v) {
+            auto const size = Power<T>(hn::Max(ratio_of(by, r, v), least), power);
+            return hn::IfThenElseZero(hn::Gt(hn::Abs(by), zero), hn::CopySign(size, by));
+          },
+          [&](V by, V slope, int r, int v) {
+            auto const ratio = ratio_of(by, r, v);
+            auto const size = hn::Mul(hn::Abs(slope), Power<T>(sum[r][v], of_stretch));
+            return hn::IfThenElseZero(hn::Ge(ratio, least), hn::Div(size, hn::Max(ratio, least)));
+          },
+          [&](int r, int v) { return hn::Mul(bend, distance[r][v]); });
   }
 }
 
@@ -206,17 +224,20 @@ HWY_FLATTEN void AverageSlopeChanges(StripeArgs<T> const& args, T const* values,
               MONGE_UNROLL_TILE
               for (int r = 0; r < kRows; ++r)
                 add(dimension, r, [&](int v) { return hn::Mul(weight[r][v], along[r][v]); });
-              // The factors of g and of stretch m.
-              ForEachScore<T, kRows, kVecs>(along, [&](V product, int r, int v) {
-                auto const both = hn::Mul(weight[r][v], hn::Add(bend(r, v), hn::Set(d, static_cast<T>(rate))));
-                return hn::Mul(hn::Neg(hn::Mul(both, factor(r, v))), product);
+              // With the factors of g, first of <g, m> and then of rate <g, m>.
+              V bent[kRows][kVecs];
+              ForEachScore<T, kRows, kVecs>(bent, [&](V, int r, int v) { return hn::Mul(weight[r][v], bend(r, v)); });
+              ForEachScore<T, kRows, kVecs>(along,
+                                            [&](V product, int r, int v) { return hn::Mul(factor(r, v), product); });
+              ForEachScore<T, kRows, kVecs>(weight, [&](V whole, int r, int v) {
+                return hn::Mul(hn::Mul(whole, hn::Set(d, static_cast<T>(rate))), along[r][v]);
               });
-              ForEachScore<T, kRows, kVecs>(weight, [&](V whole, int r, int v) { return hn::Mul(whole, bend(r, v)); });
               ForEachDifference<T>(args, c, r0, [&](std::int64_t k, int r, V const(&by)[kVecs]) {
                 add(k, r, [&](int v) {
                   auto const of = slope(by[v], r, v);
-                  auto const direct = hn::Mul(hn::Mul(weight[r][v], stretch(by[v], of, r, v)), motion(k, r, v));
-                  return hn::MulAdd(along[r][v], of, direct);
+                  // bend may be so large that this difference has no other digits.
+                  auto const turn = hn::NegMulAdd(along[r][v], of, hn::Mul(stretch(by[v], of, r, v), motion(k, r, v)));
+                  return hn::NegMulAdd(weight[r][v], of, hn::Mul(bent[r][v], turn));
                 });
               });
             });
