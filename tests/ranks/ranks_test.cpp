@@ -348,7 +348,8 @@ TEST(Ranks, ShareGromovWasserstein) {
     int calls = 0;
     GromovOptions options;
     options.progress = [&](GromovProgress const&) { return ++calls < 4; };
-    return Numbers{static_cast<double>(solve_gromov(context, clouds, options).report.iterations)};
+    Status const status = solve_gromov(context, clouds, options).report.status;
+    return Numbers{static_cast<double>(status), static_cast<double>(calls)};
   });
 }
 
