@@ -39,7 +39,7 @@ void side_by_side(int threads, std::size_t count, Work const& work, Show const& 
   on_team(threads, [&](int thread, int) {
     std::unique_lock lock(mutex);
     while (left > 0 && !failures.any()) {
-      bool const shows = thread == 0 && !for_show.empty();
+      bool const shows = thread == 0 && !for_show.empty();  // Thread 0 is the caller's.
       std::vector<std::size_t>&from = shows ? for_show : for_work, &to = shows ? for_work : for_show;
       if (from.empty()) {
         changed.wait(lock);
@@ -49,9 +49,19 @@ void side_by_side(int threads, std::size_t count, Work const& work, Show const& 
       from.pop_back();
       lock.unlock();
       bool goes_on = true;
-      failures.guard(static_cast<std::int64_t>(i), [&] { shows ? show(i) : static_cast<void>(goes_on = work(i)); });
+      failures.guard(static_cast<std::int64_t>(i), [&] {
+        if (shows) {
+          show(i);
+        } else {
+          goes_on = work(i);
+        }
+      });
       lock.lock();
-      goes_on ? to.push_back(i) : static_cast<void>(--left);
+      if (goes_on) {
+        to.push_back(i);
+      } else {
+        --left;
+      }
       changed.notify_all();
     }
   });

@@ -75,7 +75,7 @@ class TileModels {
 struct LabelLogits {
   std::int64_t columns = 0;
   double largest = -kInfinity;
-  std::vector<double> logit;
+  std::vector<double> logit = {};
 };
 
 /// The logits of the pairs of two sides.

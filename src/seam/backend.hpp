@@ -170,8 +170,8 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   /// Bytes of the arrays in the memory of the device.
   virtual MemoryCount& memory() const = 0;
   /// Calls work(k) for each of the problems again and again until it returns false, and show(k) between two calls: on
-  /// the caller's thread if `watched`. Both use the operator of problem k alone. On the CPU small problems run in
-  /// parallel, one thread each; all others run in turn.
+  /// the caller's thread if `watched`. Calls for different problems share no data that changes. On the CPU problems
+  /// of sizes that keep one thread busy run in parallel, one thread each; all others run in turn.
   virtual void run_each(std::span<ProblemSize const> sizes, bool /*watched*/,
                         std::function<bool(std::size_t)> const& work,
                         std::function<void(std::size_t)> const& show) const {

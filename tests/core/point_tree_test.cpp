@@ -51,11 +51,14 @@ std::vector<TreeCloud> hard_clouds() {
   return clouds;
 }
 
-/// Five classes: no point has label 1, one point has label 3. None of a problem without labels.
+/// Some have no point, one has one. Blocks of all classes are more than TileLogits::largest() reads.
+constexpr std::int64_t kClasses = 9;
+
+/// Of points, if they have labels.
 std::vector<std::int64_t> some_labels(std::int64_t n, bool wanted) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; wanted && i < n; ++i)
-    labels.push_back(i == n / 2 ? 3 : std::array{0, 2, 4, 2}[i * i % 7 % 4]);
+    labels.push_back(i == n / 2 ? 3 : std::array{0, 2, 4, 8}[i * i % 7 % 4]);
   return labels;
 }
 
@@ -147,11 +150,13 @@ struct Ordered {
   TileBoxes boxes;
 };
 
-/// Costs of five classes of both sides: of any size, without symmetry, of both signs.
+/// Costs of the classes of both sides: of any size, without symmetry, of both signs.
 LabelLogits some_label_logits(bool wanted, double largest, Random& random) {
-  LabelLogits labels{5, {}};
-  for (int e = 0; wanted && e < 25; ++e)
+  LabelLogits labels{.columns = kClasses};
+  for (int e = 0; wanted && e < kClasses * kClasses; ++e) {
     labels.logit.push_back(e % 6 == 0 ? 0 : (e % 4 == 0 ? largest : 20) * (random.uniform() - 0.8));
+    labels.largest = std::max(labels.largest, labels.logit.back());
+  }
   return labels;
 }
 
