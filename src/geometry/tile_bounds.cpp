@@ -92,12 +92,14 @@ double TileLogits::largest(std::int64_t row, std::int64_t column) const {
 
 namespace {
 
-/// Calls work(range, first root, end of roots, height of the roots) for ranges of row nodes that fill threads evenly.
+/// Calls work(range, first root, end of roots, height of the roots) for ranges of row nodes, which do not depend on
+/// threads: nodes that are tested together with their parents may keep other tiles.
 template <class Work>
 int for_ranges(TileTree const& tree, int threads, Work const& work) {
   threads = useful_threads(threads, tree.tiles(), kPairsOfSearch);
+  constexpr std::int64_t kRoots = 256;
   int height = tree.heights() - 1;
-  while (height > 0 && tree.nodes(height) < 8 * std::int64_t{threads}) --height;
+  while (height > 0 && tree.nodes(height) < kRoots) --height;
   int const ranges = static_cast<int>(std::min<std::int64_t>(threads, tree.nodes(height)));
   on_threads(ranges, [&](int range) {
     work(range, tree.nodes(height) * range / ranges, tree.nodes(height) * (range + 1) / ranges, height);
