@@ -1,9 +1,10 @@
 // Error against time on the problems of the papers, as float64 cost matrices in the memory of the device:
-//   convergence [cpu|cuda] [N[xM] ...]
+//   convergence [cpu|cuda] [--only TEXT]... [N[xM] ...]
 // Each method solves each problem to L2 gradients of 1e-4, 1e-6 and 1e-8, from a cold start; M is 3 N / 4 where it is
-// not given. JSON on stdout, a line each solve: median seconds of up to kRuns calls, passes, the certified errors and,
-// for the last tolerance, the history at eps of one call, thinned to steps of 2 %: [seconds, passes, L1, L2]. All
-// seconds count from the call, the survey of the matrix included.
+// not given. `--only` keeps the solves whose "problem, method" has one of the texts. MONGE_INSTRUCTION_SET in the
+// environment restricts the CPU's kernels, as in the tests. JSON on stdout, a line each solve: median seconds of up to
+// kRuns calls, passes, the certified errors and, for the last tolerance, the history at eps of one call, thinned to
+// steps of 2 %: [seconds, passes, L1, L2]. All seconds count from the call, the survey of the matrix included.
 #include "machine.hpp"
 
 #include <monge/monge.hpp>
@@ -16,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "oracle/instruction_set.hpp"
 #include "oracle/synthetic.hpp"
 
 namespace monge::bench {
@@ -101,13 +103,20 @@ void print_solve(Machine const& machine, CostMatrix const& matrix, oracle::Probl
   if (options.tolerance == *std::rbegin(kTolerances)) print_history(*middle);
 }
 
-void study(Machine const& machine, Size size, char const*& separator) {
+using Texts = std::vector<std::string_view>;
+
+void study(Machine const& machine, Size size, Texts const& only, char const*& separator) {
+  auto const is_kept = [&](std::string const& solve) {
+    return only.empty() ||
+           std::ranges::any_of(only, [&](std::string_view text) { return solve.find(text) != std::string::npos; });
+  };
   for (NamedProblem const& named : kProblems) {
     oracle::Problem const problem = as_matrix(named.make(size));
     std::shared_ptr<double const> const costs = machine.copy(problem.costs());
     CostMatrix const matrix{MatrixView(costs.get(), size.n, size.m, size.m, machine.context.device())};
     for (double const eps : kEps) {
       for (NamedMethod const& method : methods()) {
+        if (!is_kept(std::string(named.name) + ", " + method.name)) continue;
         for (double const tolerance : kTolerances) {
           SolveOptions options = method.options;
           options.eps = eps;
@@ -128,7 +137,7 @@ void study(Machine const& machine, Size size, char const*& separator) {
   }
 }
 
-void run(Machine const& machine, std::vector<Size> const& sizes) {
+void run(Machine const& machine, std::vector<Size> const& sizes, Texts const& only) {
   std::printf("{\n  %s,\n  \"limits\": [", machine.provenance.c_str());
   if (machine.read_rate > 0) {
     for (Size const& size : sizes) {
@@ -140,7 +149,7 @@ void run(Machine const& machine, std::vector<Size> const& sizes) {
   }
   std::printf("],\n  \"solves\": [");
   char const* separator = "";
-  for (Size const& size : sizes) study(machine, size, separator);
+  for (Size const& size : sizes) study(machine, size, only, separator);
   std::printf("\n  ]\n}\n");
 }
 
@@ -156,7 +165,13 @@ int main(int argc, char** argv) {
     arguments.erase(arguments.begin());
   }
   std::vector<Size> sizes;
-  for (std::string_view const argument : arguments) {
+  Texts only;
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    std::string_view const argument = arguments[k];
+    if (argument == "--only" && k + 1 < arguments.size()) {
+      only.push_back(arguments[++k]);
+      continue;
+    }
     char* end = nullptr;
     std::int64_t const n = std::strtoll(argument.data(), &end, 10);
     std::int64_t const m = *end == 'x' ? std::strtoll(end + 1, &end, 10) : 3 * n / 4;
@@ -167,13 +182,18 @@ int main(int argc, char** argv) {
     sizes.push_back({n, m});
   }
   if (sizes.empty()) sizes = {{1000, 750}};
+  if (!monge::oracle::restrict_instruction_set()) {
+    std::fprintf(stderr, "MONGE_INSTRUCTION_SET: this machine or build has no %s\n",
+                 std::getenv("MONGE_INSTRUCTION_SET"));
+    return 2;
+  }
 #ifdef MONGE_BENCH_CUDA
-  run(on_cuda ? cuda_machine() : cpu_machine(), sizes);
+  run(on_cuda ? cuda_machine() : cpu_machine(), sizes, only);
 #else
   if (on_cuda) {
     std::fprintf(stderr, "cuda: this build has none\n");
     return 2;
   }
-  run(cpu_machine(), sizes);
+  run(cpu_machine(), sizes, only);
 #endif
 }

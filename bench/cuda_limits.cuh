@@ -140,7 +140,7 @@ inline CopyRates copy_rates(cudaStream_t stream, int multiprocessors, void const
   return {2e3 * static_cast<double>(bytes) / memcpy_ms, 2e3 * static_cast<double>(bytes) / kernel_ms};
 }
 
-/// The fields "device" to "load" of a result file, without braces.
+/// The fields "device" to "versions" of a result file, without braces.
 inline std::string provenance(int device) {
   cudaDeviceProp properties{};
   int driver = 0, runtime = 0, khz = 0;
@@ -156,10 +156,10 @@ inline std::string provenance(int device) {
   char text[512];
   std::snprintf(text, sizeof text,
                 "\"device\": \"%s\", \"multiprocessors\": %d, \"highest_clock_mhz\": %d,\n  \"cuda\": \"%d.%d\", "
-                "\"driver\": \"%s (CUDA %d.%d)\", %s",
+                "\"driver\": \"%s (CUDA %d.%d)\", ",
                 properties.name, properties.multiProcessorCount, khz / 1000, runtime / 1000, runtime % 1000 / 10,
-                kernel_module.c_str(), driver / 1000, driver % 1000 / 10, provenance_of_run().c_str());
-  return text;
+                kernel_module.c_str(), driver / 1000, driver % 1000 / 10);
+  return text + provenance_of_run();
 }
 
 }  // namespace monge::bench

@@ -20,7 +20,8 @@ inline std::string commit() {
   return std::string(text, std::string(text).find_last_not_of('\n') + 1);
 }
 
-/// The fields "date" to "load", the mean number of busy processes in the last minute, without braces.
+/// The fields "date" to "versions" without braces, to be called before the run: "load" is the mean number of busy
+/// processes in the last minute.
 inline std::string provenance_of_run() {
   std::time_t const now = std::time(nullptr);
   char date[16], load_text[32];
@@ -28,8 +29,17 @@ inline std::string provenance_of_run() {
   double load = 0;
   getloadavg(&load, 1);
   std::snprintf(load_text, sizeof load_text, "%.1f", load);
-  return std::string("\"date\": \"") + date + "\", \"monge\": \"" + version() + "\", \"commit\": \"" + commit() +
-         "\", \"load\": " + load_text;
+  std::string versions;
+  for (auto const& [name, version] : component_versions())
+    versions += (versions.empty() ? "\"" : ", \"") + name + "\": \"" + version + "\"";
+  return std::string("\"date\": \"") + date + "\", \"commit\": \"" + commit() + "\", \"load\": " + load_text +
+         ", \"versions\": {" + versions + "}";
+}
+
+/// The fields "device" to "versions" of a run on this device, without braces.
+inline std::string provenance_on(DeviceInfo const& device) {
+  return "\"device\": \"" + device.name + "\", \"instruction_set\": \"" + device.instruction_set +
+         "\", \"units\": " + std::to_string(device.units) + ", " + provenance_of_run();
 }
 
 }  // namespace monge::bench

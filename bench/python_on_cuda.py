@@ -5,8 +5,8 @@ usage: bench/python_on_cuda.py [--seconds 0.2] [--only WORD]...
 
 Clouds of solves are N(0, I) and 0.8 N(0, I) + 0.3, eps a share of the mean cost; clouds of losses N(0, I) and
 0.9 N(0, I) + 0.2. Each row has the first call's time, and the median and the quartiles of further ones, for `seconds`
-or three calls, whichever is longer. Prints JSON, a line each row: milliseconds, passes, of them in float64 and of
-Newton's method, and of losses the launches and waits of one call. `--only` keeps the rows whose name has a word.
+or three calls, whichever is longer. Prints JSON, a line each row: milliseconds, the launches and waits of one call, and
+of solves passes, of them in float64 and of Newton's method. `--only` keeps the rows whose name has a word.
 """
 
 import argparse
@@ -105,34 +105,34 @@ def exact(n, d, uniform):
 
 
 def rows():
-    """Names, functions that make the calls, and whether launches are counted."""
+    """Names, and functions that make the calls."""
     for n, d in ((1000, 64), (2000, 3), (10000, 3), (10000, 64), (10000, 512), (50000, 64)):
         for share in (0.05, 0.01):
             for tol in (1e-3, 1e-6):
                 name = f"solve_sample, {n} x {d}, eps {100 * share:g} %, {tol:g}"
-                yield name, lambda n=n, d=d, e=share, t=tol: solve(n, d, X2, e, t), False
+                yield name, lambda n=n, d=d, e=share, t=tol: solve(n, d, X2, e, t)
                 if n == 10000:
-                    yield name + ", euclidean", lambda n=n, d=d, e=share, t=tol: solve(n, d, DISTANCE, e, t), False
+                    yield name + ", euclidean", lambda n=n, d=d, e=share, t=tol: solve(n, d, DISTANCE, e, t)
                 if share == 0.01 and tol == 1e-6:
                     for method in ("sinkhorn", "newton"):
                         more = {"method": method}
-                        yield f"{name}, {method}", lambda n=n, d=d, m=more: solve(n, d, X2, 0.01, 1e-6, **m), False
+                        yield f"{name}, {method}", lambda n=n, d=d, m=more: solve(n, d, X2, 0.01, 1e-6, **m)
     for tol in (1e-3, 1e-6):
-        yield f"solve, matrix of 10000 x 10000, eps 5 %, {tol:g}", lambda t=tol: matrix(10000, 0.05, t), False
+        yield f"solve, matrix of 10000 x 10000, eps 5 %, {tol:g}", lambda t=tol: matrix(10000, 0.05, t)
     for n, d in ((1000, 64), (2000, 3), (10000, 3), (10000, 64)):
         for p in (1, 2):
             for tol in (1e-3, 1e-6):
                 name = f"SamplesLoss and backward, p = {p}, {n} x {d}, {tol:g}"
-                yield name, lambda n=n, d=d, p=p, t=tol: loss(n, d, p, t), True
+                yield name, lambda n=n, d=d, p=p, t=tol: loss(n, d, p, t)
     for problems, n, d in ((64, 1000, 64), (1000, 128, 64), (1000, 128, 8)):
-        yield f"solve_sample_batch, {problems} of {n} x {d}, 0.001", lambda k=problems, n=n, d=d: batch(k, n, d), False
-    yield "solve_batch, newton, 64 of 200 x 200, 1e-06", lambda: newton_batch(64, 200), False
+        yield f"solve_sample_batch, {problems} of {n} x {d}, 0.001", lambda k=problems, n=n, d=d: batch(k, n, d)
+    yield "solve_batch, newton, 64 of 200 x 200, 1e-06", lambda: newton_batch(64, 200)
     for n, d, uniform in ((2000, 16, True), (20000, 64, True), (20000, 64, False), (50000, 16, True), (100000, 16, True)):
         name = f"solve_exact_sample, {n} x {d}, {'uniform' if uniform else 'random'} weights"
-        yield name, lambda n=n, d=d, u=uniform: exact(n, d, u), False
+        yield name, lambda n=n, d=d, u=uniform: exact(n, d, u)
     x, y = clouds(256, 784)
     pairs = OTPairs()
-    yield "OTPairs, 256 x 784", lambda: lambda: pairs(x, y), False
+    yield "OTPairs, 256 x 784", lambda: lambda: pairs(x, y)
 
 
 def main():
@@ -143,7 +143,7 @@ def main():
     about = {"program": "bench/python_on_cuda.py", **provenance("torch"), "device": torch.cuda.get_device_name()}
     about["versions"]["monge"] = monge.__version__
     print(json.dumps(about), flush=True)
-    for name, make, is_counted in rows():
+    for name, make in rows():
         if given.only and not any(word in name for word in given.only):
             continue
         row = {"call": name}
@@ -159,7 +159,7 @@ def main():
                 "quartiles": [round(low, 3), round(high, 3)],
                 "first_ms": round(1e3 * first, 2),
             }
-            row |= work_of(result) | (counts(call) if is_counted else {})
+            row |= work_of(result) | counts(call)
         except Exception as error:
             row["failed"] = f"{type(error).__name__}: {error}".splitlines()[0]
         print(json.dumps(row | {"load": round(os.getloadavg()[0], 2)}), flush=True)

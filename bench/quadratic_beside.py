@@ -65,11 +65,12 @@ def run_monge(program, costs, weight):
     file = Path("/tmp") / f"monge_costs_{os.getpid()}.bin"
     costs.tofile(file)
     try:
-        line = subprocess.run([program, "--costs", file, str(len(costs)), str(weight)], check=True, capture_output=True,
-                              text=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"}).stdout.split()
+        run = subprocess.run([program, "--costs", file, str(len(costs)), str(weight)], check=True, capture_output=True,
+                             text=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"})
     finally:
         file.unlink()
-    values = dict(zip(line[::2], line[1::2]))
+    words = run.stdout.splitlines()[-1].split()
+    values = dict(zip(words[::2], words[1::2]))
     seconds = sum(float(values[key]) for key in ("setup_ms", "solve_ms", "evaluate_ms")) / 1000
     return {"seconds": seconds, "residual": float(values["residual_l1"]), "passes": int(values["passes"])}
 
@@ -88,6 +89,8 @@ def main():
     arguments = parser.parse_args()
     program = Path(arguments.program).resolve()
     about = provenance("regot", "POT")
+    header = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+    about["versions"]["monge"] = json.loads(header.removeprefix("# "))["versions"]["monge"]
     rows = []
     for size in arguments.sizes:
         costs, mass = clouds(size)

@@ -2,7 +2,7 @@
 // [--tolerance R] [--shift D] [--costs FILE] [n weight]...` solves 2-D normal clouds of n points, one moved by (D, D),
 // costs over the largest, to a residual of R, relative or, as RDROT has it, absolute; three times each, and prints a
 // line of the fastest: passes or iterations, directions, steps of conjugate gradients, milliseconds of set-up, solve
-// and evaluation. Weight 0: an optimal plan without the term.
+// and evaluation. Weight 0: an optimal plan without the term. The first line is the provenance of the run.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,6 +13,8 @@
 #include <vector>
 
 #include <monge/monge.hpp>
+
+#include "provenance.hpp"
 
 namespace {
 
@@ -97,6 +99,7 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[k], "--tolerance") == 0 && k + 1 < argc) choice.tolerance = std::atof(argv[++k]);
   }
   Context const context = choice.cuda ? Context::cuda() : Context::cpu();
+  std::printf("# {%s}\n", bench::provenance_on(choice.cuda ? devices().back() : devices().front()).c_str());
   for (; k + 1 < argc; k += 2) {
     auto const run = choice.float32 ? measure<float> : measure<double>;
     run(context, choice, std::atoll(argv[k]), std::atof(argv[k + 1]));

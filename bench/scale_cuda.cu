@@ -15,6 +15,7 @@
 #include "cuda/runtime/check.hpp"
 #include "cuda/runtime/device_ranks.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "provenance.hpp"
 #include "ranks/meeting.hpp"
 
 namespace {
@@ -156,9 +157,8 @@ int main(int count, char** arguments) {
                                        points(10000, 64, 200, false, 0),    matrix(60000, 50, false, 1.9),
                                        matrix(60000, 50, true, 1.9),        hessian(100000, 64, 10, 1.9),
                                        batch(64, 1000, 64, 200, 1.8)};
-  cudaDeviceProp properties;
-  MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, 0));
-  std::printf("{\"device\": \"%s\", \"devices\": %d, \"measurements\": [", properties.name, devices);
+  std::printf("{%s, \"devices\": %d, \"measurements\": [", bench::provenance_on(monge::devices().at(1)).c_str(),
+              devices);
   bool first = true;
   for (Measurement const& measurement : measurements) {
     MONGE_CUDA_TRY(cudaSetDevice(0));

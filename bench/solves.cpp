@@ -27,7 +27,9 @@ struct Case {
 std::vector<Case> all_cases(bool on_cuda) {
   std::vector<Case> cases{{1000, 64, 0.05, 1e-3}, {1000, 64, 0.05, 1e-6}, {1000, 64, 0.01, 1e-6},
                           {2000, 3, 0.05, 1e-3},  {2000, 3, 0.05, 1e-6},  {2000, 3, 0.01, 1e-6}};
-  if (on_cuda) {
+  if (!on_cuda) {
+    for (std::int64_t const d : {3, 16, 64}) cases.push_back({3000, d, 0.01, 1e-6});
+  } else {
     for (std::int64_t const d : {3, 64, 512}) {
       for (double const eps : {0.05, 0.01}) cases.push_back({10'000, d, eps, 1e-6});
     }

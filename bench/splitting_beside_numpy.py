@@ -73,8 +73,9 @@ def main():
         text=True,
         env=os.environ | {"OMP_WAIT_POLICY": "passive"},
     ).stdout.splitlines()
+    about["versions"]["monge"] = json.loads(table[0].removeprefix("# "))["versions"]["monge"]
     rows = []
-    for line in table[1:]:
+    for line in table[2:]:
         n, terms, precision, ours, copy, _, evaluation = line.split("\t")
         row = {"n": int(n), "terms": terms, "precision": precision, "us": float(ours), "us_of_copy": float(copy)}
         row |= {"over_copy": round(row["us"] / row["us_of_copy"], 2), "ms_of_evaluation": float(evaluation)}

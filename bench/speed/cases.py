@@ -183,8 +183,8 @@ def entropic(clouds: Clouds, tolerance: float, scalings: tuple[float, ...] = (0.
     return {"monge": of_monge, "pot": of_pot, "geomloss": of_geomloss, "ott": of_ott, "flash": of_flash}
 
 
-def losses(n: int, d: int, blur: float, tolerance: float, device: str) -> dict[str, Any]:
-    """A loss of PyTorch and its gradient by x, of tensors in float32; costs are |x - y|^2 / 2. "warm" starts from its
+def losses(n: int, d: int, blur: float, tolerance: float, device: str, p: int = 2) -> dict[str, Any]:
+    """A loss of PyTorch and its gradient by x, of tensors in float32; costs are |x - y|^p / p. "warm" starts from its
     own potentials, as in a training loop that hardly moves."""
 
     def step(loss: Any) -> Callable[[], Any]:
@@ -204,19 +204,19 @@ def losses(n: int, d: int, blur: float, tolerance: float, device: str) -> dict[s
     def of_monge() -> Iterator[Solver]:
         from monge.torch import SamplesLoss
 
-        yield Solver("Monge", step(SamplesLoss(blur=blur, tol=tolerance)))
-        yield Solver("Monge, warm", step(SamplesLoss(blur=blur, tol=tolerance, warm_start=True)))
+        yield Solver("Monge", step(SamplesLoss(p=p, blur=blur, tol=tolerance)))
+        yield Solver("Monge, warm", step(SamplesLoss(p=p, blur=blur, tol=tolerance, warm_start=True)))
 
     def of_geomloss() -> Iterator[Solver]:
         from geomloss import SamplesLoss
 
         for scaling in (0.5, 0.9):
-            loss = SamplesLoss(blur=blur, scaling=scaling, backend="tensorized")
+            loss = SamplesLoss(p=p, blur=blur, scaling=scaling, backend="tensorized")
             yield Solver(f"GeomLoss, scaling {scaling}", step(loss))
 
     def of_flash() -> Iterator[Solver]:
-        if device == "cpu" or d != 64:
-            raise RuntimeError("needs a GPU, and compiles for a minute at each new d")
+        if device == "cpu" or d != 64 or p != 2:
+            raise RuntimeError("needs a GPU and squares, and compiles for a minute at each new d")
         from flash_sinkhorn import SamplesLoss
 
         yield Solver("flash-sinkhorn", step(SamplesLoss(loss="sinkhorn", blur=blur, half_cost=True, debias=True)))

@@ -148,12 +148,14 @@ def memory(sizes: str, failed: dict[str, str]) -> list[dict[str, Any]]:
         for name, program in MEMORY.items():
             imports, call = program.split("; ")
             code = _OF_MEMORY.format(imports=imports, call=call)
+            load = round(os.getloadavg()[0], 2)
             run = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(n)], capture_output=True, text=True)
             given, key = {"n": n, "d": 16}, f"memory, n {n}, d 16"
             if run.returncode != 0 and name.startswith("Monge"):
                 failed[key] = f"{name}: {(run.stderr.splitlines() or ['no message'])[-1]}"
             elif run.returncode == 0:
-                rows.append({"case": key, "table": "memory", "given": given, "solver": name, "mib": float(run.stdout)})
+                found = {"solver": name, "mib": float(run.stdout)}
+                rows.append({"case": key, "table": "memory", "given": given, "load": load, **found})
     return rows
 
 

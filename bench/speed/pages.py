@@ -56,7 +56,7 @@ def about(run: Run) -> str:
     packages = {"POT": "pot", "GeomLoss": "geomloss", "OTT-JAX": "ott", "SciPy": "scipy", "flash-sinkhorn": "flash"}
     peers = ", ".join(f"{name} {versions[key]}" for name, key in packages.items() if key in versions)
     loads = [row["load"] for row in run["rows"] if "load" in row]
-    busy = sum(is_busy(row, run["threads"]) for row in run["rows"])
+    busy = sum("ms" in row and is_busy(row, run["threads"]) for row in run["rows"])
     machine = run.get("gpu") or f"{run['threads']} threads of {run['processor']}"
     changed = " with changes that are not committed" if run["changed"] else ""
     text = f"One run, `{run['command']}`, of {run['date']}, on {machine}, at commit {run['commit']}{changed}, beside "

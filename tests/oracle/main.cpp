@@ -2,14 +2,13 @@
 // without it, in the build or in the machine, the exit code is 77. Without a usable GPU a last line counts the CUDA
 // tests that were skipped and says why; the exit code is then 77, unless a test failed. A crash names its test.
 #include <gtest/gtest.h>
-#include <hwy/highway.h>
 
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
-#include <monge/context.hpp>
+#include "oracle/instruction_set.hpp"
 
 namespace {
 
@@ -20,22 +19,12 @@ extern "C" void name_test(int signal) {
   std::raise(signal);
 }
 
-/// Returns whether the kernels have this instruction set.
-bool force_instruction_set(std::string const& name) {
-  for (std::int64_t const target : hwy::SupportedAndGeneratedTargets()) {
-    if (hwy::TargetName(target) != name) continue;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-  }
-  return monge::devices().front().instruction_set == name;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  if (char const* const name = std::getenv("MONGE_INSTRUCTION_SET"); name != nullptr && !force_instruction_set(name)) {
-    std::cout << "tests skipped: no " << name << "\n";
+  if (!monge::oracle::restrict_instruction_set()) {
+    std::cout << "tests skipped: no " << std::getenv("MONGE_INSTRUCTION_SET") << "\n";
     return 77;
   }
   std::signal(SIGABRT, name_test);
