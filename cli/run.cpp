@@ -67,7 +67,9 @@ std::optional<Array> read_optional_costs(Run& run, char const* field, std::strin
 
 std::string passes_text(Report const& report) {
   bool const one = report.iterations == 1;
-  return fmt::format("{} {}", report.iterations,
+  std::string const coarse =
+      report.coarse_iterations > 0 ? fmt::format("{} sweeps of coarse clouds and ", report.coarse_iterations) : "";
+  return fmt::format("{}{} {}", coarse, report.iterations,
                      report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
 }
 

@@ -210,10 +210,10 @@ class SinkhornRun {
   Report& report() const { return problem_.report; }
   PassTimes times() const { return backend_.pass_times(problem_.geometry, options().cache_bytes); }
 
-  /// Where sweeps have rounded the logits to noise, f grows as -g shrinks, so far that f + g has no digits in float64
-  /// either.
+  /// Where sweeps have rounded the logits to noise, f grows as -g does, so far that f + g has no digits in float64
+  /// either. A fixed number of sweeps stays as it is.
   void find_back() {
-    if (std::exchange(is_lost_, false)) recentre();
+    if (std::exchange(is_lost_, false) && options().tolerance > 0) recentre();
   }
 
   /// Between operators of a problem on a device and on its host.

@@ -260,7 +260,7 @@ TEST_P(BatchOfPoints, one_bad_problem_refuses_the_call_by_its_number) {
   EXPECT_EQ(with(1, {good.geometry(), good.a, good.b, start, {}}),
             "problem 1: g: is missing; a warm start needs both f and g");
   Stored const far(std::vector<double>{1e200, -1e200}, 2, 1);
-  EXPECT_EQ(with(2, {PointCloud{far.view(), far.view()}}).substr(0, 47),
+  EXPECT_EQ(with(2, {PointCloud{far.view(), far.view()}}).substr(0, 52),
             "problem 2: x, y: the squares of coordinates overflow");
   // The first of several.
   std::vector<BatchProblem> two = batch;
