@@ -111,19 +111,20 @@ auto PointCosts<T>::measured(Cloud cloud, std::span<double const> weights) const
 }
 
 template <class T>
-auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, double mean_square,
+auto PointCosts<T>::packed(MatrixView features, std::vector<double> const& centre, double mean_square,
                            std::span<double const> weights) const -> std::shared_ptr<Cloud> {
   Cloud cloud;
-  cloud.centre = std::move(centre);
+  cloud.centre = centre;
   cloud.mean_square = mean_square;
   pack(features, cloud.centre, cloud.packed);
   return measured(std::move(cloud), weights);
 }
 
 template <class T>
-auto PointCosts<T>::undirected(MatrixView points, std::vector<double> centre) const -> std::shared_ptr<Cloud const> {
+auto PointCosts<T>::undirected(MatrixView points, std::vector<double> const& centre) const
+    -> std::shared_ptr<Cloud const> {
   auto cloud = std::make_shared<Cloud>();
-  cloud->centre = std::move(centre);
+  cloud->centre = centre;
   pack(points, cloud->centre, cloud->packed);
   return cloud;
 }

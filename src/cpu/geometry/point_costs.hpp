@@ -58,10 +58,10 @@ class PointCosts final : public Costs<T> {
   PointCosts(std::int64_t n, std::int64_t m, PointCost cost);
   PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
   /// Without weights all points have weight.
-  std::shared_ptr<Cloud> packed(MatrixView features, std::vector<double> centre, double mean_square = 0,
+  std::shared_ptr<Cloud> packed(MatrixView features, std::vector<double> const& centre, double mean_square = 0,
                                 std::span<double const> weights = {}) const;
   /// The points themselves, for the cosine only.
-  std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> centre) const;
+  std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> const& centre) const;
   std::shared_ptr<Cloud> measured(Cloud cloud, std::span<double const> weights = {}) const;
   void set_bounds();
   std::vector<double> shift_of(Side side, MatrixView features) const;
