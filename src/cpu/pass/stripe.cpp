@@ -329,6 +329,7 @@ void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T*
 }
 
 // HWY_EXPORT needs plain functions, not templates.
+// NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
   void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
     ExponentiateRows(args, row_max, row_sum, row_moment);                                                          \
@@ -343,6 +344,7 @@ void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T*
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)
 #undef MONGE_STRIPE_FUNCTIONS
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace monge::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

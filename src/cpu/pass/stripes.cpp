@@ -122,7 +122,7 @@ std::span<std::int32_t const> Stripes<T>::panels_of(std::span<std::int32_t const
   std::int64_t const end = padded_to_panel<T>(columns_) / kPanel<T>;
   work.panels.clear();
   for (std::int32_t const tile : tiles) {
-    for (std::int32_t panel = tile * kPanels; panel < std::min<std::int64_t>((tile + 1) * kPanels, end); ++panel)
+    for (std::int32_t panel = tile * kPanels; panel < std::min((std::int64_t{tile} + 1) * kPanels, end); ++panel)
       work.panels.push_back(panel);
   }
   return work.panels;

@@ -140,10 +140,7 @@ void GromovSolve::exact_step(Search& search) {
   DenseMatrix u, v;
   problem_.linearise(search.image, u, v);
   ExactPlan plan = exact_plan(search, u, v);
-  count([&] {
-    ++report_.iterations;
-    report_.sweeps += plan.report.rounds;
-  });
+  count([&] { report_.sweeps += plan.report.rounds; });
   if (stopped_ && search.exact) return;  // The new plan may lack mass.
   if (plan.report.status == ExactStatus::stopped)
     plan = completed(std::move(plan), problem_.a(), problem_.b(), problem_.total());
@@ -178,7 +175,10 @@ void GromovSolve::exact_step(Search& search) {
   search.at = value;
   search.change = change_between(found.image, search.image);
   search.image = std::move(found.image);
-  count([&] { search.value = value; });
+  count([&] {
+    search.value = value;
+    ++report_.iterations;
+  });
   search.exact = std::move(plan);
 }
 
