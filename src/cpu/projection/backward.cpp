@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 struct Backward {
-  static constexpr bool backward = true;
+  static constexpr bool kBackward = true;
 
   template <class Domain, class G>
   HWY_INLINE static bool run(G& g, std::int64_t first) {

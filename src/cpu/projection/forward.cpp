@@ -11,7 +11,7 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 struct Forward {
-  static constexpr bool backward = false;
+  static constexpr bool kBackward = false;
 
   template <class Domain, class G>
   HWY_INLINE static bool run(G& g, std::int64_t first) {

@@ -65,7 +65,7 @@ struct MhcPart {
       float const* const mix = arrays.mixes + (first + t) * arrays.mixes_stride;
       float* const own = z.data() + t * columns;
       for (int k = 0; k < columns; ++k) own[k] = std::fma(arrays.scale[map_of(k, streams)], mix[k], arrays.base[k]);
-      std::copy(own + 2 * streams, own + columns, logits.data() + t * streams * streams);
+      std::copy(own + std::ptrdiff_t{2} * streams, own + columns, logits.data() + t * streams * streams);
     }
   }
 };
@@ -136,7 +136,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
                                      : arrays.post_factor * gradients.d_post[token * streams + k - streams];
             d = g * s * (1 - s);
           } else {
-            d = d_logits[to_size(t * cells + k - 2 * streams)];
+            d = d_logits[to_size(t * cells + k - std::int64_t{2} * streams)];
           }
           sum[map] += static_cast<double>(d) * mix[k];
           sum[3 + k] += d;

@@ -55,7 +55,7 @@ HWY_INLINE bool iterate(G& g, std::int64_t first) {
 /// returns false. The group is local, so that its numbers can lie in registers.
 template <class Pass, class Domain, int kSize>
 HWY_NOINLINE void run_groups(ProjectionRange const& range, std::int64_t first, std::int64_t last) {
-  Group<kSize> group(range, Pass::backward);
+  Group<kSize> group(range, Pass::kBackward);
   for (; first < last; first += kLanes) {
     [[maybe_unused]] bool const done = Pass::template run<Domain>(group, first);
     if constexpr (Domain::tentative) {

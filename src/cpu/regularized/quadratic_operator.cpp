@@ -197,7 +197,7 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
         for (std::int32_t const j : active) to[to_size(j)] += add;
       });
     };
-    if (active > kPairsPerThread) {
+    if (static_cast<double>(active) > kPairsPerThread) {
       on_threads(team_, add_lines);
     } else {
       for (int t = 0; t < team_; ++t) add_lines(t);

@@ -18,6 +18,7 @@ namespace {
 
 std::vector<double> indicator(std::vector<double> const& shares) {
   std::vector<double> result;
+  result.reserve(shares.size());
   for (double const share : shares) result.push_back(share > 0);
   return result;
 }

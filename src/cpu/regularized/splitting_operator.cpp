@@ -38,6 +38,7 @@ double sum_of(std::vector<double> const& values) {
 
 std::vector<double> in_order(std::vector<double> const& values, std::vector<std::int64_t> const& rows) {
   std::vector<double> result;
+  result.reserve(rows.size());
   for (std::int64_t const i : rows) result.push_back(values[to_size(i)]);
   return result;
 }

@@ -31,7 +31,7 @@ namespace {
 [[maybe_unused]] void advise(void* data, std::size_t bytes, std::uintptr_t page, int advice) {
   auto const address = reinterpret_cast<std::uintptr_t>(data);
   std::uintptr_t const begin = (address + page - 1) / page * page, end = (address + bytes) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, advice);
+  if (begin < end) madvise(static_cast<char*>(data) + (begin - address), end - begin, advice);
 }
 
 /// Asks for pages of 2 MiB if the array is large enough. Kept scores stream from memory, and a page walk every 4 KiB
