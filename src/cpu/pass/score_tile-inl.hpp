@@ -120,6 +120,12 @@ struct AddSquare {
   }
 };
 
+template <class T>
+struct LargestDifference {
+  using V = hn::Vec<Tag<T>>;
+  HWY_INLINE V operator()(V largest, V x, V y, int, int) const { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); }
+};
+
 // The square root of s >= 0, off by at most a unit. AVX-512 has an estimate of 1 / sqrt(s) with 14 bits; Newton's
 // steps, which double them, take about half of the time of the instruction for square roots.
 template <class D, class V = hn::Vec<D>>
@@ -173,8 +179,7 @@ HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t c, std::in
     ForEachScore<T, kRows, kVecs>(acc, [&](V sum, int, int) { return SquareRoot(d, sum); });
     return;
   }
-  ForEachCoordinate<T, kRows, kVecs>(
-      args, c, r0, acc, [](V largest, V x, V y, int, int) { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); });
+  ForEachCoordinate<T, kRows, kVecs>(args, c, r0, acc, LargestDifference<T>());
   if (std::isinf(p)) return;
   constexpr double kLargestPower = 1e30;  // For larger p, too, the power of every ratio below 1 is 0.
   auto const least = hn::Set(d, std::numeric_limits<T>::min()), one = hn::Set(d, T(1));

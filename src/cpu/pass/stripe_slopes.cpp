@@ -94,27 +94,29 @@ HWY_INLINE void WithSlopes(StripeArgs<T> const& args, std::int64_t c, std::int64
     auto const power_of = [&](double exponent) { return hn::Set(d, static_cast<T>(exponent * std::numbers::ln2)); };
     auto const power = power_of(order - 1), whole = power_of(order), of_slope = power_of(1 / order - 1),
                of_stretch = power_of(2 / order - 1), bend = hn::Set(d, static_cast<T>(order - 1));
-    V largest[kRows][kVecs], sum[kRows][kVecs];
+    V largest[kRows][kVecs], factor[kRows][kVecs], stretched[kRows][kVecs];
+    // Division makes the ratio of the largest difference exactly 1.
+    auto const ratio_of = [&](V by, int r, int v) { return hn::Div(hn::Abs(by), largest[r][v]); };
     ForEachScore<T, kRows, kVecs>(largest, [&](V, int, int) { return least; });
-    ForEachCoordinate<T, kRows, kVecs>(
-        args, c, r0, largest, [](V most, V x, V y, int, int) { return hn::Max(most, hn::Abs(hn::Sub(x, y))); });
-    ForEachScore<T, kRows, kVecs>(sum, [&](V, int, int) { return zero; });
-    auto const ratio_of = [&](V by, int r, int v) {
-      return hn::Div(hn::Abs(by), largest[r][v]);
-    };  // 1 for the largest.
-    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, sum, [&](V of, V x, V y, int r, int v) {
-      return hn::Add(of, Power<T>(hn::Max(ratio_of(hn::Sub(x, y), r, v), least), whole));
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, largest, LargestDifference<T>());
+    ForEachScore<T, kRows, kVecs>(factor, [&](V, int, int) { return zero; });
+    ForEachCoordinate<T, kRows, kVecs>(args, c, r0, factor, [&](V sum, V x, V y, int r, int v) {
+      return hn::Add(sum, Power<T>(hn::Max(ratio_of(hn::Sub(x, y), r, v), least), whole));
     });
-    ForEachScore<T, kRows, kVecs>(sum, [&](V of, int, int) { return hn::Max(of, one); });
+    ForEachScore<T, kRows, kVecs>(factor, [&](V sum, int r, int v) {
+      auto const whole_sum = hn::Max(sum, one);
+      stretched[r][v] = Power<T>(whole_sum, of_stretch);
+      return Power<T>(whole_sum, of_slope);
+    });
     ForEachScore<T, kRows, kVecs>(distance, [&](V size, int, int) { return inverse(size); });
-    visit([&](int r, int v) { return Power<T>(sum[r][v], of_slope); },
+    visit([&](int r, int v) { return factor[r][v]; },
           [&](V by, int r, int v) {
             auto const size = Power<T>(hn::Max(ratio_of(by, r, v), least), power);
             return hn::IfThenElseZero(hn::Gt(hn::Abs(by), zero), hn::CopySign(size, by));
           },
           [&](V by, V slope, int r, int v) {
             auto const ratio = ratio_of(by, r, v);
-            auto const size = hn::Mul(hn::Abs(slope), Power<T>(sum[r][v], of_stretch));
+            auto const size = hn::Mul(hn::Abs(slope), stretched[r][v]);
             return hn::IfThenElseZero(hn::Ge(ratio, least), hn::Div(size, hn::Max(ratio, least)));
           },
           [&](int r, int v) { return hn::Mul(bend, distance[r][v]); });
@@ -224,7 +226,7 @@ HWY_FLATTEN void AverageSlopeChanges(StripeArgs<T> const& args, T const* values,
               MONGE_UNROLL_TILE
               for (int r = 0; r < kRows; ++r)
                 add(dimension, r, [&](int v) { return hn::Mul(weight[r][v], along[r][v]); });
-              // With the factors of g, first of <g, m> and then of rate <g, m>.
+              // g = factor slope: along becomes factor <g, m>, and weight that times rate and the weight.
               V bent[kRows][kVecs];
               ForEachScore<T, kRows, kVecs>(bent, [&](V, int r, int v) { return hn::Mul(weight[r][v], bend(r, v)); });
               ForEachScore<T, kRows, kVecs>(along,
@@ -235,7 +237,7 @@ HWY_FLATTEN void AverageSlopeChanges(StripeArgs<T> const& args, T const* values,
               ForEachDifference<T>(args, c, r0, [&](std::int64_t k, int r, V const(&by)[kVecs]) {
                 add(k, r, [&](int v) {
                   auto const of = slope(by[v], r, v);
-                  // bend may be so large that this difference has no other digits.
+                  // Both terms cancel where bend is large, so their difference comes before the product with it.
                   auto const turn = hn::NegMulAdd(along[r][v], of, hn::Mul(stretch(by[v], of, r, v), motion(k, r, v)));
                   return hn::NegMulAdd(weight[r][v], of, hn::Mul(bent[r][v], turn));
                 });
