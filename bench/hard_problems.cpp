@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
   for (int k = 2; k < argc; ++k) seeds.push_back(std::strtoull(argv[k], nullptr, 10));
   if (seeds.empty()) seeds = {3};
   constexpr Method kMethods[] = {Method::automatic, Method::sinkhorn, Method::newton, Method::splr};
-  fmt::print("# {{{}}}\n", bench::provenance_on(devices().front()));
+  fmt::print("# {{{}}}\n", bench::provenance_on());
   fmt::print("seed\tproblem\tmethod\tpasses\tannealing\tfloat64\tin steps\tsteps\terror\tstatus\n");
   for (std::uint64_t const seed : seeds) {
     struct Total {

@@ -6,9 +6,7 @@
 namespace monge::bench {
 
 Machine cpu_machine() {
-  return {.context = Context::cpu(),
-          .provenance = provenance_on(devices().front()),
-          .copy = [](std::vector<double> const& values) {
+  return {.context = Context::cpu(), .provenance = provenance_on(), .copy = [](std::vector<double> const& values) {
             auto const copy = std::make_shared<std::vector<double> const>(values);
             return std::shared_ptr<double const>(copy, copy->data());
           }};

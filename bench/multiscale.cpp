@@ -70,7 +70,7 @@ int main(int argc, char** argv) {
     cases.push_back({std::atoll(argv[k]), std::atoll(argv[k + 1]), std::atof(argv[k + 2])});
   if (cases.empty())
     cases = {{100000, 3, 0.1}, {100000, 3, 0.03}, {100000, 3, 0.01}, {100000, 2, 0.03}, {100000, 2, 0.01}};
-  fmt::print("# {{{}}}\n", bench::provenance_on(cuda ? devices().back() : devices().front()));
+  fmt::print("# {{{}}}\n", bench::provenance_on(context.device()));
   fmt::print(
       "n\td\tblur\tmethod\ttolerance\tfirst s\tmedian s\tsetup s\tcertificates s\tsweeps\terror\tleft "
       "out\tMB\tstatus\tcpu s\n");

@@ -56,7 +56,7 @@ int main(int argc, char** argv) {
     costs.back().second.labels = {of, of, {tables[c].data(), classes, classes}, plain.scale};
   }
 
-  fmt::print("# {{{}}}\n", bench::provenance_on(cuda ? devices().back() : devices().front()));
+  fmt::print("# {{{}}}\n", bench::provenance_on(context.device()));
   fmt::print("n\td\tprecision\tcost\tms\tof sqeuclidean\n");
   for (Precision const precision : {Precision::float32, Precision::float64}) {
     SolveOptions const options{.eps = 0.1,

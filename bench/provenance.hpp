@@ -1,10 +1,12 @@
 // What a result file says about the run that made it.
 #pragma once
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include <monge/context.hpp>
 
@@ -36,10 +38,12 @@ inline std::string provenance_of_run() {
          ", \"versions\": {" + versions + "}";
 }
 
-/// The fields "device" to "versions" of a run on this device, without braces.
-inline std::string provenance_on(DeviceInfo const& device) {
-  return "\"device\": \"" + device.name + "\", \"instruction_set\": \"" + device.instruction_set +
-         "\", \"units\": " + std::to_string(device.units) + ", " + provenance_of_run();
+/// The fields "device" to "versions" of a run on the device of a context, without braces.
+inline std::string provenance_on(Device device = {}) {
+  std::vector<DeviceInfo> const all = devices();
+  DeviceInfo const& info = *std::ranges::find(all, device, &DeviceInfo::device);
+  return "\"device\": \"" + info.name + "\", \"instruction_set\": \"" + info.instruction_set +
+         "\", \"units\": " + std::to_string(info.units) + ", " + provenance_of_run();
 }
 
 }  // namespace monge::bench

@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
     if (std::strcmp(argv[k], "--tolerance") == 0 && k + 1 < argc) choice.tolerance = std::atof(argv[++k]);
   }
   Context const context = choice.cuda ? Context::cuda() : Context::cpu();
-  std::printf("# {%s}\n", bench::provenance_on(choice.cuda ? devices().back() : devices().front()).c_str());
+  std::printf("# {%s}\n", bench::provenance_on(context.device()).c_str());
   for (; k + 1 < argc; k += 2) {
     auto const run = choice.float32 ? measure<float> : measure<double>;
     run(context, choice, std::atoll(argv[k]), std::atof(argv[k + 1]));

@@ -157,7 +157,7 @@ int main(int count, char** arguments) {
                                        points(10000, 64, 200, false, 0),    matrix(60000, 50, false, 1.9),
                                        matrix(60000, 50, true, 1.9),        hessian(100000, 64, 10, 1.9),
                                        batch(64, 1000, 64, 200, 1.8)};
-  std::printf("{%s, \"devices\": %d, \"measurements\": [", bench::provenance_on(monge::devices().at(1)).c_str(),
+  std::printf("{%s, \"devices\": %d, \"measurements\": [", bench::provenance_on({monge::DeviceType::cuda, 0}).c_str(),
               devices);
   bool first = true;
   for (Measurement const& measurement : measurements) {

@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
   std::vector<std::int64_t> sizes;
   for (int k = 1; k < argc; ++k) sizes.push_back(std::strtoll(argv[k], nullptr, 10));
   if (sizes.empty()) sizes = {1000, 1024, 4096};
-  fmt::print("# {{{}}}\n", bench::provenance_on(devices().front()));
+  fmt::print("# {{{}}}\n", bench::provenance_on());
   fmt::print("n\tterms\tprecision\tus an iteration\tus a copy\tover copy\tms an evaluation\n");
   for (std::int64_t const n : sizes) {
     oracle::RegularizedRecipe const base{.n = n, .m = n, .storage = DataType::float32};

@@ -27,6 +27,11 @@ namespace monge {
 
 namespace {
 
+void use_float64(Backend const& backend, SinkhornProblem& problem) {
+  problem.options.precision = Precision::float64;
+  problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem));
+}
+
 /// Gives costs that overflow float32, or lose digits there, an operator in float64 if the precision is automatic.
 /// Throws if they overflow.
 void choose_precision(Backend const& backend, SinkhornProblem& problem) {
@@ -34,10 +39,8 @@ void choose_precision(Backend const& backend, SinkhornProblem& problem) {
   auto const bound = [&] { return problem.entropic->cost_size().centred_bound; };
   bool const fits = first_precision(problem.options) == Precision::float64 || problem.entropic->is_self() ||
                     terms.fits_float32(bound());
-  if ((!std::isfinite(bound()) || !fits) && problem.options.precision == Precision::automatic) {
-    problem.options.precision = Precision::float64;
-    problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem));
-  }
+  if ((!std::isfinite(bound()) || !fits) && problem.options.precision == Precision::automatic)
+    use_float64(backend, problem);
   require_no_overflow(terms, bound(), problem.options.precision == Precision::float64);
 }
 
@@ -46,9 +49,8 @@ void choose_precision_of_lists(Backend const& backend, SinkhornProblem& problem)
   constexpr double kMostRounding = 0.5;  // Of a logit, in nats.
   double const logit = problem.entropic->cost_size().centred_bound / problem.options.eps;
   bool const rounds = unit_roundoff(Precision::float32) * logit > kMostRounding;
-  if (problem.truncation == 0 || problem.options.precision != Precision::automatic || !rounds) return;
-  problem.options.precision = Precision::float64;
-  problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem));
+  if (problem.truncation > 0 && problem.options.precision == Precision::automatic && rounds)
+    use_float64(backend, problem);
 }
 
 void require_finite_value(ValidMarginals const& marginals, double eps) {

@@ -1,6 +1,7 @@
 // Bounds of the mass in the tiles of a plan, and lists of the tiles whose mass counts (docs/math.md, section 20).
 // All numbers are logits (geometry/tile_model.hpp).
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -76,6 +77,11 @@ struct LabelLogits {
   std::int64_t columns = 0;
   double largest = -kInfinity;
   std::vector<double> logit = {};
+
+  void add(double value) {
+    logit.push_back(value);
+    largest = std::max(largest, value);
+  }
 };
 
 /// The logits of the pairs of two sides.

@@ -153,10 +153,8 @@ struct Ordered {
 /// Costs of the classes of both sides: of any size, without symmetry, of both signs.
 LabelLogits some_label_logits(bool wanted, double largest, Random& random) {
   LabelLogits labels{.columns = kClasses};
-  for (int e = 0; wanted && e < kClasses * kClasses; ++e) {
-    labels.logit.push_back(e % 6 == 0 ? 0 : (e % 4 == 0 ? largest : 20) * (random.uniform() - 0.8));
-    labels.largest = std::max(labels.largest, labels.logit.back());
-  }
+  for (int e = 0; wanted && e < kClasses * kClasses; ++e)
+    labels.add(e % 6 == 0 ? 0 : (e % 4 == 0 ? largest : 20) * (random.uniform() - 0.8));
   return labels;
 }
 

@@ -67,8 +67,7 @@ LabelLogits label_logits(Costs<T> const& costs, Side rows, double unit) {
   LabelLogits result{.columns = table.row_stride};
   for (std::int64_t e = 0; e < table.size; ++e) {
     double const logit = -unit * costs.factor() * static_cast<double>(table.table[e]);
-    result.logit.push_back(logit + kModelRounding * std::abs(logit));
-    result.largest = std::max(result.largest, result.logit.back());
+    result.add(logit + kModelRounding * std::abs(logit));
   }
   return result;
 }

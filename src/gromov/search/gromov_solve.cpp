@@ -62,7 +62,7 @@ Gromov GromovSolve::run() {
     finish(all);
   } else {
     first_steps(all);
-    finish(worthwhile());
+    finish(worthwhile(all));
     while (!best().finished && !stopped_) finish({&best()});  // Unbalanced plans of all others have lost their mass.
   }
   if (polytope_ && !stopped_) branch_and_bound();
@@ -111,9 +111,8 @@ void GromovSolve::first_steps(std::vector<Search*> const& searches) {
       step(*search, marginal_error_after(search->change), kFirstSweeps, false);
 }
 
-std::vector<GromovSolve::Search*> GromovSolve::worthwhile() {
-  std::vector<Search*> order, chosen;
-  for (Search& search : searches_) order.push_back(&search);
+std::vector<GromovSolve::Search*> GromovSolve::worthwhile(std::vector<Search*> order) const {
+  std::vector<Search*> chosen;
   std::stable_sort(order.begin(), order.end(), [](auto* one, auto* other) { return one->value < other->value; });
   double const least = order[0]->value, most = kWorthwhile * std::max(least, 0.0) + kRounding * problem_.size();
   for (Search* const search : order) {

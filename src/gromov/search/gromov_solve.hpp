@@ -66,9 +66,9 @@ class GromovSolve {
 
   void begin();
   void first_steps(std::vector<Search*> const& searches);
-  /// Searches of little value, of those whose first steps have led to different plans, and that from the product plan,
-  /// which falls late.
-  std::vector<Search*> worthwhile();
+  /// From all searches: of those whose first steps have led to different plans the ones of little value, and the one
+  /// from the product plan, whose value falls late.
+  std::vector<Search*> worthwhile(std::vector<Search*> order) const;
   void finish(std::vector<Search*> const& searches);
   void finish(Search& search);
   double change_between(DenseMatrix const& one, DenseMatrix const& other) const;
