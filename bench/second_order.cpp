@@ -3,9 +3,8 @@
 // - matrices: 6400 x 4800 float64 costs in the memory of the device, the largest 1, eps = 1e-3, to L2 gradients of
 // 1e-3,
 //   1e-6 and 1e-8; sinkhorn and auto in precision auto, the others in float64.
-// - points: n = m = 50,000 in 20 dimensions, eps = 1e-3 of the largest cost among 2000, to an L1 error of 1e-6; with
-// the
-//   device memory that the plan holds: what was free before the solve, less what is free after it.
+// - points: n = m = 50,000 in 20 dimensions, eps = 1e-3 of the largest cost among 2000, to an L1 error of 1e-6. The
+//   device memory of the plan is the free memory before the solve, less the free memory after it.
 // Seconds are of the fastest of kRuns calls and count from the call. Beside them stands what the machine takes for a
 // pass over all pairs: to read float64 costs, where there are any, and for a float64 exponential each.
 #include <cuda_runtime_api.h>

@@ -138,8 +138,7 @@ struct GromovOptions {
   /// - eps > 0: a step changes Gromov::cross_moment by at most this fraction of its norm, or of 1e-3 of the largest
   ///   possible norm if this is larger. Each step is solved to a tenth of the change in the step before, the last one
   ///   to a marginal error of tolerance / 10 of the mass.
-  /// - Semi-relaxed and proximal: GromovReport::stationarity, too, is at most 1e-3, or the root of the tolerance if
-  /// this
+  /// - Semi-relaxed and proximal: GromovReport::stationarity, too, is at most 1e-3, or the root of the tolerance if it
   ///   is larger, of the value or of 1e-3 of the largest possible value. Otherwise the search ends, not converged,
   ///   after three times the steps to its first small change (docs/math.md, section 21).
   /// - Exact plans: no step lowers the value; or, for matrices and open marginals, whose steps may end between two
@@ -242,13 +241,11 @@ struct GromovReport {
   double gap = 0;             ///< (value - lower_bound) / |value|, 0 where the value is 0.
   std::int64_t problems = 0;  ///< Exact problems of branch and bound.
   /// A measure, in the units of the objective, that is 0 at a stationary plan:
-  /// - points, eps > 0: 8 alpha |change of the cross moment|^2, by at least which the last step has lowered the
-  /// objective;
+  /// - points, eps > 0: 8 alpha |change of the cross moment|^2; the last step lowered the objective by at least this;
   /// - matrices, eps > 0: eps KL(Q | P) of the last two plans Q and P;
   /// - open marginals, eps > 0: the fall of the last linear problem from the plan before to its minimum;
-  /// - eps = 0, or proximal: the Frank-Wolfe gap of the plan, by at most which any plan lowers the linearised
-  /// objective.
-  ///   It may be large where balanced proximal steps have converged, as their tolerance is one of the change alone. NaN
+  /// - eps = 0, or proximal: the Frank-Wolfe gap of the plan; no plan lowers the linearised objective by more. It may
+  ///   be large where balanced proximal steps have converged, as their tolerance is one of the change alone. NaN
   ///   by the proximal method for balanced clouds of more than 4096 points and for unbalanced plans, and where the
   ///   progress function has stopped the solve.
   double stationarity = 0;

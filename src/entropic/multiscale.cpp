@@ -29,7 +29,7 @@ constexpr double kStageError = 3e-4, kLastStage = 0.25;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;
 
-/// The parts in which threads cut a tree, and pairs in the time to join or cut a node.
+/// The parts in which threads cut a tree, and the pairs of a pass in the time to join or cut a node.
 constexpr std::int64_t kPartsOfCut = 64, kPairsOfNode = 64;
 
 /// Points with masses, and with labels if the problem has them.

@@ -273,7 +273,7 @@ class SinkhornRun {
   std::unique_ptr<AndersonMixing> mixing_;
   Sweep swept_{};  // The kind of the last sweep,
   bool was_mixed_ = false;
-  bool is_lost_ = false;        // Whether the errors of the last sweep were those of no plan.
+  bool is_lost_ = false;        // Whether the last sweep saw larger errors than any plan of the whole mass has.
   SweepErrors least_errors_{};  // Errors of the history at the eps of the last sweep,
   double least_eps_ = 0;        // which is this one.
   SinkhornPolicy policy_;

@@ -42,7 +42,7 @@ class Splitter {
   }
 
   void split_all(int threads) {
-    constexpr std::int64_t kPairsOfPoint = 512;  // In the time to sort one.
+    constexpr std::int64_t kPairsOfPoint = 512;  // Pairs of a pass in the time to sort a point.
     threads = useful_threads(threads, std::ssize(keys_), kPairsOfPoint);
     int height = top();
     for (; height > 0 && tree_.nodes(height) < 4 * std::int64_t{threads}; --height)
@@ -61,9 +61,9 @@ class Splitter {
     if (2 * q + 1 < tree_.nodes(height - 1)) split_below(height - 1, 2 * q + 1);
   }
 
-  /// Puts the points of the left child of a node before those of the right one. Points are sorted by labels before, so
-  /// only those with the label of the middle one move. The two arrays of points alternate: nodes of even height have
-  /// theirs in the first array, nodes of odd height in the second.
+  /// Puts the points of the left child of a node before those of the right one. The points are already sorted by
+  /// label, so only points with the label of the middle point move. The two arrays of points alternate: nodes of even
+  /// height have theirs in the first array, nodes of odd height in the second.
   void split(int height, std::int64_t q) {
     std::size_t const begin = to_size(tree_.first_point(height, q)), end = to_size(tree_.first_point(height, q + 1));
     std::size_t const middle = to_size(tree_.first_point(height - 1, 2 * q + 1));
@@ -145,7 +145,7 @@ PointOrder tree_order(MatrixView points, IndexView labels, int threads) {
 std::vector<double> in_order(MatrixView points, PointOrder const& order, int threads) {
   std::vector<double> result(to_size(points.rows() * points.columns()));
   with_data(points, [&](auto const* data) {
-    constexpr std::int64_t kPairsOfCopy = 16;  // In the time of a point.
+    constexpr std::int64_t kPairsOfCopy = 16;  // Pairs of a pass in the time to copy a point.
     parallel_for(useful_threads(threads, points.rows(), kPairsOfCopy), points.rows(), [&](std::int64_t place) {
       auto const* const row = data + order.point[to_size(place)] * points.row_stride();
       std::copy_n(row, points.columns(), result.begin() + place * points.columns());

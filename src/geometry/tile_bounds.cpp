@@ -10,7 +10,7 @@
 namespace monge {
 namespace {
 
-/// In the time to fit the model of a tile, and to find the tiles of one.
+/// Pairs of a pass in the time to fit the model of a tile, and to find the list of a tile.
 constexpr std::int64_t kPairsOfModel = 1 << 12, kPairsOfSearch = 1 << 14;
 
 }  // namespace

@@ -17,7 +17,7 @@ namespace {
 
 template <class Left, class Right>
 DenseMatrix product(int threads, Left const& left, Right const& right) {
-  constexpr std::int64_t kProductsOfPair = 4;  // In its time.
+  constexpr std::int64_t kProductsOfPair = 4;  // Products of numbers in the time of a pair of a pass.
   DenseMatrix result(left.rows(), right.cols());
   int const useful = useful_threads(threads, left.rows(), left.cols() * right.cols() / kProductsOfPair);
   parallel_ranges(useful, left.rows(), [&](std::int64_t begin, std::int64_t end) {

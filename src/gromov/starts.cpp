@@ -105,7 +105,7 @@ DenseMatrix descriptors(int threads, DenseVector const& weights, double total,
                         std::function<void(std::int64_t, Eigen::Ref<DenseVector>)> const& row) {
   std::int64_t const n = weights.size();
   DenseMatrix result(n, kBins);
-  constexpr std::int64_t kPairsOfDistance = 128;  // In the time to sort one.
+  constexpr std::int64_t kPairsOfDistance = 128;  // Pairs of a pass in the time to sort a distance.
   parallel_ranges(useful_threads(threads, n, kPairsOfDistance * n), n, [&](std::int64_t begin, std::int64_t end) {
     DenseVector values(n);
     std::vector<std::pair<double, double>> distances(to_size(n));  // Distances with their masses.

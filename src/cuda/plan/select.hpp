@@ -24,8 +24,8 @@ struct LogRows {
   double const* factor = nullptr;  // Factors and weights are those of all rows.
   double const* weight = nullptr;
   // With listed tiles: the caller's numbers of all rows, and the columns of each kTilePoints rows
-  // (tiles/listed_rows.hpp). `columns` begins with row number first - begin. Null: rows
-  // and columns are in the caller's order.
+  // (tiles/listed_rows.hpp). `columns` begins with row number first - begin. Null: rows and columns are in the
+  // caller's order.
   int const* point = nullptr;
   int const* columns = nullptr;
   int begin = 0;

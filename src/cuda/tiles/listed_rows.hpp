@@ -22,8 +22,8 @@ struct ListedRows {
 
 /// The number of listed tiles of each tile of rows.
 void count_listed(ListedTiles const& tiles, int* counts, cudaStream_t stream);
-/// Pass::logits for the rows and columns of `rows`, all of which find room in a row of entries. Row r of the entries
-/// belongs to the point at place 32 first + r. The other vectors have the caller's order.
+/// Writes Pass::logits for the rows and columns of `rows`. A row of entries has room for all columns of its tile. Row r
+/// of the entries belongs to the point at place 32 first + r. The other vectors have the caller's order.
 void launch_listed_logits(ListedTiles const& tiles, ListedRows const& rows, PassArguments const& arguments,
                           cudaStream_t stream);
 

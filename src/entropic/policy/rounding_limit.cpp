@@ -47,9 +47,9 @@ void RoundingLimit::refined() {
   forget();
 }
 
-/// Potentials in float32 would have few digits, or float64 costs little. Where
-/// float64 costs little, a tolerance above the rounding of float32 still begins in float32: it needs one certificate,
-/// and the plan has the faster products of float32.
+/// Potentials in float32 would have few digits, or float64 costs little. Where float64 costs little, a tolerance above
+/// the rounding of float32 still begins in float32: it needs one certificate, and the plan has the faster products of
+/// float32.
 bool RoundingLimit::begins_in_float64(double float64_up_to) const {
   if (!may_refine()) return false;
   return scale_.cost_bound < kFewDigits * options_.eps ||

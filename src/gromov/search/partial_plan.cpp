@@ -48,7 +48,7 @@ DenseVector log_sums(int threads, DenseMatrix const& costs, DenseVector const& w
   DenseVector const base =
       Eigen::Map<DenseVector const>(potential.data(), weights.size()).array() / eps + weights.array().log();
   DenseVector sums(costs.rows());
-  constexpr std::int64_t kPairsOfTerm = 16;  // In its time.
+  constexpr std::int64_t kPairsOfTerm = 16;  // Pairs of a pass in the time of a term.
   int const useful = useful_threads(threads, costs.rows(), kPairsOfTerm * costs.cols());
   parallel_for(useful, costs.rows(), [&](std::int64_t i) {
     DenseVector const terms = base - costs.row(i).transpose() / eps;

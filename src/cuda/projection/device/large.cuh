@@ -56,7 +56,7 @@ struct LargeMatrix {
   }
   __device__ __forceinline__ float* u(int state) const { return states + at(state); }
   __device__ __forceinline__ float* v(int state) const { return u(state) + shape_.rows; }
-  /// Gradients with respect to the sums of which u and v of a state were made.
+  /// Gradients by the row sums and by the column sums from which u and v of a state follow.
   __device__ __forceinline__ float* r(int state) const { return gradients + at(state); }
   __device__ __forceinline__ float* q(int state) const { return r(state) + shape_.rows; }
 
