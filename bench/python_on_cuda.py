@@ -5,8 +5,9 @@ usage: bench/python_on_cuda.py [--seconds 0.2] [--only WORD]...
 
 Clouds of solves are N(0, I) and 0.8 N(0, I) + 0.3, eps a share of the mean cost; clouds of losses N(0, I) and
 0.9 N(0, I) + 0.2. Each row has the first call's time, and the median and the quartiles of further ones, for `seconds`
-or three calls, whichever is longer. Prints JSON, a line each row: milliseconds, the launches and waits of one call, and
-of solves passes, of them in float64 and of Newton's method. `--only` keeps the rows whose name has a word.
+or three calls, whichever is longer. Prints JSON, a line each row: milliseconds, and the launches and waits of one call.
+Rows of solves also have the number of passes, of passes in float64 and of passes of Newton's method. `--only` keeps the
+rows whose name has a word.
 """
 
 import argparse

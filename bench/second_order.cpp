@@ -1,8 +1,7 @@
 // The problems for which there are second-order methods, on one GPU: `second_order matrices` or `second_order points`,
 // JSON on stdout, a line each solve.
 // - matrices: 6400 x 4800 float64 costs in the memory of the device, the largest 1, eps = 1e-3, to L2 gradients of
-// 1e-3,
-//   1e-6 and 1e-8; sinkhorn and auto in precision auto, the others in float64.
+//   1e-3, 1e-6 and 1e-8; sinkhorn and auto in precision auto, the others in float64.
 // - points: n = m = 50,000 in 20 dimensions, eps = 1e-3 of the largest cost among 2000, to an L1 error of 1e-6. The
 //   device memory of the plan is the free memory before the solve, less the free memory after it.
 // Seconds are of the fastest of kRuns calls and count from the call. Beside them stands what the machine takes for a

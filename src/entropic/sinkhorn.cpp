@@ -44,9 +44,10 @@ void choose_precision(Backend const& backend, SinkhornProblem& problem) {
   require_no_overflow(terms, bound(), problem.options.precision == Precision::float64);
 }
 
-/// The same where float32 rounds logits so coarsely that the lists of tiles would miss mass.
+/// Gives a problem that leaves out pairs an operator in float64, if the precision is automatic and float32 rounds
+/// logits so coarsely that lists of tiles would miss mass.
 void choose_precision_of_lists(Backend const& backend, SinkhornProblem& problem) {
-  constexpr double kMostRounding = 0.5;  // Of a logit, in nats.
+  constexpr double kMostRounding = 0.5;  // The rounding error of a logit, in nats.
   double const logit = problem.entropic->cost_size().centred_bound / problem.options.eps;
   bool const rounds = unit_roundoff(Precision::float32) * logit > kMostRounding;
   if (problem.truncation > 0 && problem.options.precision == Precision::automatic && rounds)

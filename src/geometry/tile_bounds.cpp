@@ -92,8 +92,8 @@ double TileLogits::largest(std::int64_t row, std::int64_t column) const {
 
 namespace {
 
-/// Calls work(range, first root, end of roots, height of the roots) for ranges of row nodes, which do not depend on
-/// threads: nodes that are tested together with their parents may keep other tiles.
+/// Calls work(range, first root, end of roots, height of the roots) for ranges that together are all row nodes of one
+/// height. A search from other roots may keep other tiles, so the height does not depend on the number of threads.
 template <class Work>
 int for_ranges(TileTree const& tree, int threads, Work const& work) {
   threads = useful_threads(threads, tree.tiles(), kPairsOfSearch);

@@ -87,8 +87,8 @@ class OpenObjective {
   virtual UnbalancedTerms terms_of(DenseMatrix const& image) const = 0;
   /// The image of the plan times a factor.
   virtual DenseMatrix scaled(DenseMatrix const& image, double factor) const = 0;
-  /// Adds r_i + c_j to the costs of a linearisation, which u and v stand for. In the proximal method the costs of
-  /// linearise() lack UnbalancedTerms::divergence.
+  /// Changes the u and v of a linearisation so that its costs grow by r_i + c_j. The costs of linearise() do not have
+  /// UnbalancedTerms::divergence in the proximal method.
   virtual void add_terms(DenseVector const& r, DenseVector const& c, DenseMatrix& u, DenseMatrix& v) const = 0;
 };
 

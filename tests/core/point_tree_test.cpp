@@ -51,10 +51,11 @@ std::vector<TreeCloud> hard_clouds() {
   return clouds;
 }
 
-/// Some have no point, one has one. Blocks of all classes are more than TileLogits::largest() reads.
+/// Some classes have no point, one class has one point. A block of all pairs of classes has more pairs than
+/// TileLogits::largest() reads.
 constexpr std::int64_t kClasses = 9;
 
-/// Of points, if they have labels.
+/// The labels of n points; empty unless `wanted`.
 std::vector<std::int64_t> some_labels(std::int64_t n, bool wanted) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; wanted && i < n; ++i)

@@ -127,7 +127,7 @@ def test_splr_ends_where_the_mass_has_no_digits():
 @pytest.mark.parametrize("precision", ["auto", "float64"])
 @pytest.mark.parametrize("p", [1e3, 1e5, 1e8, 1e17, 1e300])
 def test_derivatives_of_large_norms(p, precision):
-    """Those of chebyshev where the two largest differences of each pair are far enough apart."""
+    """They are the derivatives of chebyshev where the two largest differences of each pair are far enough apart."""
     gap = 2e-3
     for seed in itertools.count():
         random = np.random.default_rng(seed)

@@ -226,7 +226,8 @@ HWY_FLATTEN void AverageSlopeChanges(StripeArgs<T> const& args, T const* values,
               MONGE_UNROLL_TILE
               for (int r = 0; r < kRows; ++r)
                 add(dimension, r, [&](int v) { return hn::Mul(weight[r][v], along[r][v]); });
-              // g = factor slope: along becomes factor <g, m>, and weight that times rate and the weight.
+              // The gradient of the cost is g = factor slope. `along` becomes factor <g, m>, and `weight` becomes
+              // weight rate along.
               V bent[kRows][kVecs];
               ForEachScore<T, kRows, kVecs>(bent, [&](V, int r, int v) { return hn::Mul(weight[r][v], bend(r, v)); });
               ForEachScore<T, kRows, kVecs>(along,

@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(kThreads) count_listed_kernel(ListedTiles cons
   if (threadIdx.x % 32 == 0) counts[row] = count;
 }
 
-/// Bits of columns, 32 a word: listed columns and those that fill rows.
+/// A bit for each column, 32 in a word: 1 for listed columns and for columns that fill rows.
 struct ColumnMarks {
   std::uint32_t const* listed;
   int fill;

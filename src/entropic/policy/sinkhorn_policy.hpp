@@ -58,7 +58,7 @@ class SinkhornPolicy {
   bool is_best() const { return mixing_.is_best(); }
   /// Errors at the start of the sweep that made the present potentials.
   SweepErrors const& errors() const { return last_.errors; }
-  /// The kind of the last sweeps or step, of SPLR apart.
+  /// The kind of the last sweeps or of the last step of Newton's method. It does not note steps of SPLR.
   StepKind kind() const { return kind_; }
   void stepped(NewtonProgress const& progress);
   /// Newton's method, once the policy is_short(), has returned to its best potentials, whose L1 error is `error`.

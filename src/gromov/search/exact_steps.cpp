@@ -129,7 +129,7 @@ void GromovSolve::exact_steps(std::vector<Search*> const& searches, int most) {
     for (std::size_t k = 0; k < searches.size(); ++k)
       while (work(k)) continue;
   } else {
-    // Half of a search has one thread, whatever its size, so each counts as a problem for one.
+    // About half of the time of a search is spent on one thread, whatever its size, so each search has one thread.
     std::vector<ProblemSize> const one_thread_each(searches.size(), {1, 1});
     backend.run_each(one_thread_each, static_cast<bool>(options_.progress), work, show);
   }

@@ -63,7 +63,8 @@ Gromov GromovSolve::run() {
   } else {
     first_steps(all);
     finish(worthwhile(all));
-    while (!best().finished && !stopped_) finish({&best()});  // Unbalanced plans of all others have lost their mass.
+    // Another search is the best if the plans of all chosen ones have lost their mass.
+    while (!best().finished && !stopped_) finish({&best()});
   }
   if (polytope_ && !stopped_) branch_and_bound();
   return result(best());

@@ -26,7 +26,7 @@ class GromovSolve {
 
  private:
   static constexpr double kRounding = 0x1p-40;    // A difference of values, as a fraction of the problem's size.
-  static constexpr double kLeastFraction = 1e-3;  // Values and images below this fraction of the largest count as it.
+  static constexpr double kLeastFraction = 1e-3;  // Smaller fractions of the largest value or image count as this.
 
   /// One start and where it has got to.
   struct Search {
@@ -60,14 +60,14 @@ class GromovSolve {
   bool is_proximal() const { return options_.method == GromovMethod::proximal; }
   bool is(GromovMarginals marginals) const { return options_.marginals == marginals; }
   bool is_last(Search const& search) const { return search.iterations >= options_.iterations; }
-  /// Where the marginals are open.
+  /// Call only where the marginals are open.
   OpenObjective const& open() const { return *problem_.open(); }
   Search& best();
 
   void begin();
   void first_steps(std::vector<Search*> const& searches);
-  /// From all searches: of those whose first steps have led to different plans the ones of little value, and the one
-  /// from the product plan, whose value falls late.
+  /// The searches that go on after their first steps: those of different plans whose values are near the least, and
+  /// the one from the product plan, whose value falls late. `order` is all searches.
   std::vector<Search*> worthwhile(std::vector<Search*> order) const;
   void finish(std::vector<Search*> const& searches);
   void finish(Search& search);
