@@ -77,10 +77,10 @@ class SharedPass final : public SumPass {
 class ListedPass final : public SumPass {
  public:
   ListedPass(PassArguments const& arguments, Pass pass, ListedTiles const& tiles)
-      : SumPass(arguments), pass_(pass), tiles_(tiles) {}
+      : SumPass(arguments), pass_(pass), tiles_(tiles), slots_(tiles.slots(pass == Pass::softmin)) {}
 
-  std::int64_t size() const override { return std::int64_t{tiles_.rows.padded_size} * tiles_.parts; }
-  WorkPlan work() const override { return tiles_.work(); }
+  std::int64_t size() const override { return std::int64_t{tiles_.rows.padded_size} * slots_; }
+  WorkPlan work() const override { return tiles_.work(slots_); }
   void launch(Queue const&, cudaStream_t stream) const override {
     launch_listed_pass(pass_, tiles_, arguments, stream);
   }
@@ -88,6 +88,7 @@ class ListedPass final : public SumPass {
  private:
   Pass pass_;
   ListedTiles const& tiles_;
+  int slots_;
 };
 
 }  // namespace

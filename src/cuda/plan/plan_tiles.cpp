@@ -1,6 +1,7 @@
 #include "cuda/plan/plan_tiles.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
 
@@ -15,6 +16,16 @@ constexpr std::int64_t kSquareWords = 32;
 /// A list that takes at most this memory with all squares gets it. The squares of larger ones are counted first.
 constexpr std::int64_t kMostUncounted = std::int64_t{64} << 20;
 
+/// Half of the truncation is for the pairs left out, half for the expansion.
+Expansion expansion_of(OrderedSide const& rows, OrderedSide const& columns, double truncation) {
+  constexpr int kBlockHeight = std::countr_zero(unsigned{Expansion::kBlockTiles});
+  std::int64_t const d = rows.points().dimension;
+  if (d > Expansion::kMostDimensions) return {};
+  if (rows.levels().heights <= kBlockHeight || columns.levels().heights <= kWordHeight) return {};
+  return Expansion::of(rows.boxes() + box_size(d) * rows.levels().first[kBlockHeight],
+                       columns.boxes() + box_size(d) * columns.levels().first[kWordHeight], truncation / 2);
+}
+
 }  // namespace
 
 PlanTiles::PlanTiles(Problem const& problem) : problem_(problem) {
@@ -28,6 +39,7 @@ PlanTiles::PlanTiles(Problem const& problem) : problem_(problem) {
     listed_[s].columns = columns.points();
     listed_[s].bits.mark_words = divided_up(columns.levels().words(), 32);
     listed_[s].parts = parts_of(rows.points().tiles(), runtime->multiprocessors());
+    listed_[s].expansion = expansion_of(rows, columns, ordering.truncation);
     if (is_self() && s == 1) continue;
     tiles[s] = rows.points().tiles();
     models[s] = (std::int64_t{rows.levels().all()} + columns.levels().all()) * model_size(rows.points().dimension);
@@ -56,7 +68,7 @@ SearchArguments PlanTiles::search(Side side) const {
   return {{rows.levels(), models},
           {columns.levels(), models + rows.levels().all() * model_size(rows.points().dimension)},
           rows.points().dimension,
-          problem_.ordering->truncation,
+          problem_.ordering->truncation - listed_[s].expansion.lack,
           problem_.weights[1 - s]->total(),
           near_,
           listed_[s].bits,
@@ -83,6 +95,7 @@ void PlanTiles::mark(Side side, double const* own, Potentials const& potentials,
   find_near_tiles(search, stream);
   ListedTiles near = listed_[s];
   near.near = near_;
+  near.expansion = {};
   plus_[s] = std::move(transform(problem_, side, potentials, eps, &near).plus);
   make_models(search.rows, side, plus_[s].data(), nullptr);
   mark_squares(search, stream);

@@ -231,7 +231,8 @@ void sum_plan(Problem const& problem, PlanLists const& lists, Potentials const& 
               PlanSumsOutput const& out) {
   cudaStream_t const stream = problem.runtime->stream();
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
-  auto const size = [&](int s) { return product(lists.tiles[s].parts, points[s].padded_size); };
+  auto const slots = [&](int s) { return lists.tiles[s].slots(true); };
+  auto const size = [&](int s) { return product(slots(s), points[s].padded_size); };
   double *sums[2] = {}, *costs = nullptr;
   EntryLogits logits;
   DeviceArray<unsigned char> const memory =
@@ -242,6 +243,7 @@ void sum_plan(Problem const& problem, PlanLists const& lists, Potentials const& 
   JoinedSumsArguments joined{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out, {}};
   for (int s : {0, 1}) {
     joined.left_out[s] = lists.left_out[s];
+    joined.lack[s] = lists.tiles[s].expansion.lack;
     if (problem.is_self && s == 1) {
       joined.marginals[1] = joined.marginals[0];
       continue;
@@ -250,9 +252,9 @@ void sum_plan(Problem const& problem, PlanLists const& lists, Potentials const& 
                              {logits.parameters, problem.costs->scores(Side::rows).factor, logits.of[s],
                               logits.of[1 - s], sums[s], s == 0 ? costs : nullptr},
                              stream);
-    joined.marginals[s] = {sums[s], points[s].padded_size, lists.tiles[s].parts};
+    joined.marginals[s] = {sums[s], points[s].padded_size, slots(s)};
   }
-  joined.costs[0] = {costs, points[0].padded_size, lists.tiles[0].parts};
+  joined.costs[0] = {costs, points[0].padded_size, slots(0)};
   sum_plan(joined, stream);
 }
 

@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
   for (int i = part * kSumThreads + thread; i < points.size; i += sum_parts(points.size) * kSumThreads) {
     PlanPoint const point = point_of(arguments, side, i);
     if (marginals) marginals[i] = point.marginal;
-    double const lack = arguments.left_out[side] ? arguments.left_out[side][i] : 0.0;
+    double const left_out = arguments.left_out[side] ? arguments.left_out[side][i] : 0.0;
+    double const lack = left_out + arguments.lack[side] * point.marginal;
     mine.side.add(points.weight[i], point.marginal, arguments.potential[side][i], points.shift[i], points.penalty,
                   lack);
     mine.left_out.add(lack);

@@ -46,7 +46,9 @@ struct JoinedSumsArguments {
   PointParts marginals[2], costs[2];
   double const* potential[2];
   PlanSumsOutput out;
-  double const* left_out[2] = {};  // A bound, for each point, of what its marginal lacks; null for nothing.
+  // Bounds of what the marginal of each point lacks: of its pairs left out, null for nothing; and relative to itself.
+  double const* left_out[2] = {};
+  double lack[2] = {};
 };
 void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue);
 

@@ -1,4 +1,5 @@
-// Sums over the listed tiles of pairs, for points of few coordinates, on the FMA pipes.
+// Sums over the listed tiles of pairs, for points of few coordinates, on the FMA pipes. Softmins and evaluations leave
+// the tiles of expanded blocks to expanded_sums.cu.
 //
 //   softmin     for each row i: (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference),
 //               t_ij = h_j + c |x'_i - y'_j|^2, c = -s log2(e) / eps, over the columns of the listed tiles
@@ -21,19 +22,13 @@
 #include "cuda/device/points.cuh"
 #include "cuda/launch/queue.hpp"
 #include "cuda/launch/sizes.hpp"
+#include "cuda/tiles/expanded_sums.hpp"
 #include "cuda/tiles/listed_tiles.cuh"
 
 namespace monge::cuda {
 namespace {
 
 constexpr int kWarps = 4, kThreads = 32 * kWarps, kTile = static_cast<int>(kTilePoints);
-static_assert(kTile == 32);
-
-/// Elements between packed points.
-template <int kDimension>
-inline constexpr int kStrideOf = kDimension <= 2   ? kDimension
-                                 : kDimension <= 4 ? 4
-                                                   : 8;
 
 enum class Sums { softmin, product, evaluation };
 
@@ -48,18 +43,6 @@ struct ColumnLogit {
 template <class T>
 struct ColumnLogit<T, true> {
   T logit, factor;
-};
-
-/// What a kernel reads and writes, in the order of the rows' tree.
-struct ListedArguments {
-  ListedTiles tiles;
-  double factor;
-  SweepParameters const* parameters;
-  void const* references = nullptr;    // product
-  void* partials = nullptr;            // softmin and product
-  double const* row_logits = nullptr;  // evaluation
-  double* sums = nullptr;
-  double* costs = nullptr;
 };
 
 /// T: the arithmetic; TPoint: the type of the points.
@@ -107,7 +90,7 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
     next_logit.logit = logits[column];
     if constexpr (kFactors) next_logit.factor = static_cast<T const*>(tiles.factors)[column];
   };
-  SetBits bits(tiles, row_tile, part);
+  SetBits bits(tiles, row_tile, part, kSums == Sums::product ? 0 : reach_of(arguments));
   T reference[1] = {kLowestReference<T>};
   if constexpr (kSums == Sums::product) reference[0] = static_cast<T const*>(arguments.references)[point];
   T total = 0, compensation = 0;
@@ -183,6 +166,7 @@ void launch(ListedArguments const& arguments, cudaStream_t stream) {
     launch_chained(listed_kernel<T, TPoint, kDimension, kSums>, divided_up(warps, kWarps), kThreads, 0, stream,
                    arguments);
   });
+  if (kSums != Sums::product && arguments.tiles.expansion.exists()) launch_expanded_sums(arguments, stream);
 }
 
 /// Writes logits, and factors if given, in the order of the points; padding has empty ones.
@@ -211,11 +195,11 @@ void order_points(Operand const& from, OrderedPoints const& to, cudaStream_t str
 
 }  // namespace
 
-WorkPlan ListedTiles::work() const {
+WorkPlan ListedTiles::work(int slots) const {
   WorkPlan plan;
   plan.row_blocks = divided_up(rows.padded_size, kRowPadding);
-  plan.column_tiles = plan.slots = parts;
-  plan.grid = plan.row_blocks * parts;
+  plan.column_tiles = plan.slots = slots;
+  plan.grid = plan.row_blocks * slots;
   plan.tiles = plan.grid;
   return plan;
 }

@@ -41,17 +41,37 @@ struct NearWord {
 /// The words of a row in a list of near tiles.
 inline constexpr int kNearWords = 8;
 
+/// Sums over blocks of pairs by an expansion (docs/math.md, section 20). A block is kBlockTiles tiles of rows and the
+/// 32 tiles of a word of columns.
+struct Expansion {
+  static constexpr int kBlockTiles = 4, kMostDimensions = 3, kOrder = 6;
+
+  double const* row_boxes = nullptr;     // Boxes of kBlockTiles tiles each (geometry/tile_model.hpp),
+  double const* column_boxes = nullptr;  // and of words of tiles.
+  /// The sums that take the expansion are at most the true ones, and lack at most this fraction of themselves.
+  double lack = 0;
+  double largest_exponent = 0;  // The largest |z| of which exp(z) is expanded; 0: no block is expanded.
+
+  /// For sums that may lack the fraction `lack`.
+  static Expansion of(double const* row_boxes, double const* column_boxes, double lack);
+  bool exists() const { return largest_exponent > 0; }
+  friend bool operator==(Expansion const&, Expansion const&) = default;
+};
+
 /// The tiles of a pass whose rows are the points of one side, and its memory.
 struct ListedTiles {
   OrderedPoints rows, columns;
   TileBits bits;
+  Expansion expansion;             // Of softmins and evaluations.
   NearWord const* near = nullptr;  // kNearWords for each tile of the rows, in the place of `bits`; null: none.
   int parts = 1;                   // Parts in which the tiles of a row are summed.
   void* logits = nullptr;   // Memory for the logits of the columns in their order, float64 or of the points' type,
   void* factors = nullptr;  // and for their factors.
 
-  /// The partial sums of a row, for the kernels that join them.
-  WorkPlan work() const;
+  /// The partial sums of a row in a pass that takes the expansion, or in one that does not.
+  int slots(bool expands) const { return expands && expansion.exists() ? 2 * parts : parts; }
+  /// The layout of `slots` partial sums of a row, for the kernels that join them.
+  WorkPlan work(int slots) const;
   friend bool operator==(ListedTiles const&, ListedTiles const&) = default;
 };
 
@@ -61,7 +81,7 @@ int parts_of(int row_tiles, int multiprocessors);
 /// ordered = the `size` points of `from` in the order of `point`, and zeros.
 void order_points(Operand const& from, OrderedPoints const& to, cudaStream_t stream);
 
-/// Pass::softmin or Pass::product over listed tiles: PartialSum [parts][rows.padded_size], by the caller's numbers.
+/// Pass::softmin or Pass::product over listed tiles: PartialSum [slots][rows.padded_size], by the caller's numbers.
 void launch_listed_pass(Pass pass, ListedTiles const& tiles, PassArguments const& arguments, cudaStream_t stream);
 
 /// Sums of the entries of a plan, in double, and of entries times costs.
@@ -70,7 +90,7 @@ struct ListedEvaluation {
   double factor;             // PassArguments::factor
   double const* row_logits;  // By the caller's numbers.
   double const* column_logits;
-  double* sums;   // [parts][rows.padded_size], by the caller's numbers;
+  double* sums;   // [slots][rows.padded_size], by the caller's numbers;
   double* costs;  // the same; null if not wanted.
 };
 void launch_listed_evaluation(ListedTiles const& tiles, ListedEvaluation const& arguments, cudaStream_t stream);

@@ -1,16 +1,52 @@
-// What kernels over listed tiles share: a walk over the tiles of a tile of rows, squared distances, and the choice of
-// the dimension.
+// What kernels over listed tiles share: a walk over the tiles of a tile of rows, the choice of expanded blocks, squared
+// distances, and the choice of the dimension.
 #pragma once
 #include "cuda/device/numerics.cuh"
-#include "cuda/tiles/listed_pass.hpp"
+#include "cuda/tiles/expanded_sums.hpp"
+#include "geometry/tile_model.hpp"
 
 namespace monge::cuda {
 
-/// The set bits of the row of a tile in turn: each `parts`-th from number `part` on. All lanes of a warp together.
-/// Little is kept in registers, which passes need.
+/// Elements between packed points.
+template <int kDimension>
+inline constexpr int kStrideOf = kDimension <= 2   ? kDimension
+                                 : kDimension <= 4 ? 4
+                                                   : 8;
+
+/// The number of the marked square of a row of squares at `word`; `marks` is the word of its mark.
+__device__ __forceinline__ std::int64_t square_at(TileBits const& bits, int row_of_squares, int word,
+                                                  std::uint32_t marks) {
+  std::int64_t const at = static_cast<std::int64_t>(row_of_squares) * bits.mark_words + word / 32;
+  return bits.first[at] + __popc(marks & ((1u << word % 32) - 1));
+}
+
+/// The largest <x - m, y - m'> of which the exponential is expanded; 0: no block is expanded.
+__device__ __forceinline__ float reach_of(ListedArguments const& arguments) {
+  return __double2float_rd(arguments.tiles.expansion.largest_exponent * arguments.parameters->eps /
+                           (2 * fabs(arguments.factor)));
+}
+/// Whether a block is expanded: enough of its tiles are listed, and sum_k (half sides of its boxes) is below `reach`,
+/// so that <x - m, y - m'> is. A block that is expanded has all its tiles.
+__device__ __forceinline__ bool expands(ListedTiles const& tiles, int block_row, int word, std::int64_t square,
+                                        float reach) {
+  constexpr int kFewestTiles = 32;
+  static_assert(Expansion::kBlockTiles == 4);
+  uint4 const rows = reinterpret_cast<uint4 const*>(tiles.bits.squares + square * 32)[block_row % 8];
+  if (__popc(rows.x) + __popc(rows.y) + __popc(rows.z) + __popc(rows.w) < kFewestTiles) return false;
+  int const d = tiles.rows.dimension;
+  double const* const own = tiles.expansion.row_boxes + box_size(d) * block_row + d;
+  double const* const others = tiles.expansion.column_boxes + box_size(d) * word + d;
+  double most = 0;
+  for (int k = 0; k < d; ++k) most += own[k] * others[k];
+  return most < reach;
+}
+
+/// The set bits of the row of a tile in turn: each `parts`-th from number `part` on, without those of blocks that are
+/// expanded at `reach`. All lanes of a warp together. Little is kept in registers, which passes need.
 class SetBits {
  public:
-  __device__ SetBits(ListedTiles const& tiles, int row, int part) : tiles_(tiles), row_(row), skip_(part) {}
+  __device__ SetBits(ListedTiles const& tiles, int row, int part, float reach = 0)
+      : tiles_(tiles), reach_(reach), row_(row), skip_(part) {}
   /// The next bit, or -1.
   __device__ __forceinline__ int next() {
     for (;;) {
@@ -54,14 +90,17 @@ class SetBits {
       TileBits const& bits = tiles_.bits;
       std::int64_t const at = static_cast<std::int64_t>(row_ / 32) * bits.mark_words + loads_;
       std::uint32_t const marks = bits.marks[at];
-      std::int64_t const square = bits.first[at] + __popc(marks & ((1u << lane) - 1));
+      int const word = loads_ * 32 + lane;
+      std::int64_t const square = square_at(bits, row_ / 32, word, marks);
       own_ = marks >> lane & 1u ? bits.squares[square * 32 + row_ % 32] : 0u;
+      if (reach_ > 0 && own_ != 0 && expands(tiles_, row_ / Expansion::kBlockTiles, word, square, reach_)) own_ = 0;
     }
     open_ = __ballot_sync(kAllLanes, own_ != 0);
     ++loads_;
   }
 
   ListedTiles const& tiles_;
+  float reach_;
   int row_, skip_, loads_ = 0, word_ = 0;        // The bits to skip, the loads so far, the number of the present word.
   std::uint32_t own_ = 0, open_ = 0, bits_ = 0;  // The word of the lane, the lanes with bits, the rest of the word.
 };
