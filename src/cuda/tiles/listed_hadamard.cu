@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) hadamard_kernel(__grid_constant__ Ha
       left[k] = first_inner + k < product.inner
                     ? load_element(product.left, row * product.left.stride + first_inner + k)
                     : 0.0;
-    SetBits bits(tiles, row_tile, warp);
+    SetBits<> bits(tiles, row_tile, warp);
     for (int tile = bits.next(); tile >= 0; tile = bits.next()) {
       Column& own = columns[warp][lane];
       std::int64_t const at = static_cast<std::int64_t>(tile) * kTile + lane;

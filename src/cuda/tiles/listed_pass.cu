@@ -90,7 +90,8 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
     next_logit.logit = logits[column];
     if constexpr (kFactors) next_logit.factor = static_cast<T const*>(tiles.factors)[column];
   };
-  SetBits bits(tiles, row_tile, part, kSums == Sums::product ? 0 : reach_of(arguments));
+  constexpr bool kSkipsBlocks = kSums != Sums::product && kDimension <= Expansion::kMostDimensions;
+  SetBits<kSkipsBlocks> bits(tiles, row_tile, part, kSkipsBlocks ? reach_of(arguments) : 0.0f);
   T reference[1] = {kLowestReference<T>};
   if constexpr (kSums == Sums::product) reference[0] = static_cast<T const*>(arguments.references)[point];
   T total = 0, compensation = 0;

@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(kThreads) count_listed_kernel(ListedTiles cons
   int const row = (static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x)) / 32;
   if (row * kTile >= tiles.rows.size) return;
   int count = 0;
-  for (SetBits bits(tiles, row, 0); bits.next() >= 0;) ++count;
+  for (SetBits<> bits(tiles, row, 0); bits.next() >= 0;) ++count;
   if (threadIdx.x % 32 == 0) counts[row] = count;
 }
 
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kColumnThreads) columns_kernel(__grid_constant
   wait_for_previous_kernel();
   for (int word = thread; word < words; word += kColumnThreads) listed[word] = 0;
   __syncthreads();
-  SetBits bits(tiles, rows.first + index, thread / 32);
+  SetBits<> bits(tiles, rows.first + index, thread / 32);
   for (int tile = bits.next(); tile >= 0; tile = bits.next()) {
     int const place = tile * kTile + thread % 32;
     if (place >= points.size) continue;
