@@ -1,4 +1,4 @@
-// The backends of this build. No other file tests MONGE_HAVE_CUDA.
+// The backends of this build. No other file of src tests MONGE_HAVE_CUDA.
 #include <thread>
 
 #include <hwy/highway.h>

@@ -64,8 +64,8 @@ class PlanProducts {
 };
 
 /// Entries P_ij one by one, i of `side`. They are computed as logarithms in the arithmetic of the plan, so they can be
-/// ranked where P_ij underflows; equal ones rank by index. A pair of zero weight or infinite cost has no entry: it
-/// ranks behind all others, by index. Only all() writes n x m entries to memory.
+/// sorted where P_ij underflows; equal ones are in the order of their indices. A pair of zero weight or infinite cost
+/// has no entry: it comes after all others, by index. Only all() writes n x m entries to memory.
 class PlanEntries {
  public:
   virtual ~PlanEntries() = default;

@@ -1,4 +1,4 @@
-// The threads of a pass over pairs, and the share of a rank in them.
+// The threads of a pass over pairs, and the part of a rank in them.
 #pragma once
 #include <cstdint>
 

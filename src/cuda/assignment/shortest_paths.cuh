@@ -18,7 +18,8 @@ namespace monge::cuda {
 inline constexpr int kColumns = 2;
 
 /// The least distance of an open column, as two integers in the order of the numbers, and the first column in the order
-/// of ties among those at this distance. `tie` has, from the top: whether the column is free, its rank and its row.
+/// of ties among those at this distance. `tie` has, from the top: whether the column is free, its place in this order
+/// and its row.
 struct NearestColumn {
   int upper;
   unsigned lower, tie;
@@ -155,8 +156,8 @@ class BlockPathSearch {
       if (length == kInfinity) return AssignmentStatus::infeasible;
       if (length == -kInfinity) return AssignmentStatus::invalid;
       bool const is_free = nearest.tie >> 2 * kPlaceBits != 0;
-      int const rank = static_cast<int>(nearest.tie >> kPlaceBits) & (kLargestAssignment - 1);
-      close(is_free ? rank : kLargestAssignment - 1 - rank, open - 1, is_free);
+      int const place = static_cast<int>(nearest.tie >> kPlaceBits) & (kLargestAssignment - 1);
+      close(is_free ? place : kLargestAssignment - 1 - place, open - 1, is_free);
       if (is_free) break;
       i = static_cast<int>(nearest.tie) & (kLargestAssignment - 1);
     }

@@ -14,10 +14,10 @@ __device__ __forceinline__ int cluster_size() {
   asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
   return static_cast<int>(size);
 }
-__device__ __forceinline__ int cluster_rank() {
-  std::uint32_t rank;
-  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(rank));
-  return static_cast<int>(rank);
+__device__ __forceinline__ int block_of_cluster() {
+  std::uint32_t block;
+  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(block));
+  return static_cast<int>(block);
 }
 
 /// A barrier of all threads in the cluster; their earlier writes to shared memory become visible to all.
@@ -28,10 +28,10 @@ __device__ __forceinline__ void cluster_barrier() {
           : "memory");
 }
 
-/// The address of this block's `shared` in the block of rank `rank`.
-__device__ __forceinline__ std::uint32_t in_block(std::uint32_t shared, int rank) {
+/// The address of this block's `shared` in block number `block` of the cluster.
+__device__ __forceinline__ std::uint32_t in_block(std::uint32_t shared, int block) {
   std::uint32_t address;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(block));
   return address;
 }
 

@@ -216,8 +216,8 @@ void EntropicOperator::connect_fused_sweep() {
   if (!sweep) return fused_.reset();
   PackedSide const lines = problem_.side(sweep->lines), across = problem_.side(opposite(sweep->lines));
   DeviceRanks const* const ranks = problem_.costs->sharing_ranks();
-  RankShare const share = problem_.costs->rows_of_rank(sweep->lines);
-  std::int64_t const line_bytes = static_cast<std::int64_t>(share.all) * 2 * size_of(lines.scalar);
+  RankPart const part = problem_.costs->rows_of_rank(sweep->lines);
+  std::int64_t const line_bytes = static_cast<std::int64_t>(part.all) * 2 * size_of(lines.scalar);
   std::int64_t const part_bytes = static_cast<std::int64_t>(across.padded_size) * size_of(lines.scalar);
   std::int64_t const own_at = ranks ? ranks->size() * part_bytes : 0;
   std::int64_t const across_bytes = own_at + sweep->plan.clusters * part_bytes;
@@ -232,15 +232,15 @@ void EntropicOperator::connect_fused_sweep() {
   arguments.lines = lines;
   for (double const** const array :
        {&arguments.lines.weight, &arguments.lines.log_weight, &arguments.lines.norm, &arguments.lines.shift})
-    *array += share.first;
-  arguments.potential = potentials_[side_index(sweep->lines)].data() + share.first;
+    *array += part.first;
+  arguments.potential = potentials_[side_index(sweep->lines)].data() + part.first;
   arguments.logits = state(opposite(sweep->lines)).logits.arrays();
   arguments.inverse_mass = 1 / problem_.weights[0]->total();
-  arguments.line_sums = fused_->line_sums.data() + std::int64_t{share.first} * 2 * size_of(lines.scalar);
+  arguments.line_sums = fused_->line_sums.data() + std::int64_t{part.first} * 2 * size_of(lines.scalar);
   arguments.across_sums = fused_->across_sums.data() + own_at;
   if (arguments != fused_->sweep.arguments || sweep->plan != fused_->sweep.plan) drop_graphs();
   fused_->sweep = *sweep;
-  fused_->share = share;
+  fused_->part = part;
   fused_->all_across = fused_->across_sums.data();
   fused_->parts = ranks ? ranks->size() : sweep->plan.clusters;
 }
@@ -306,16 +306,16 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue, c
     // Each line has one sum: a plan with one slot.
     update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), queue);
   };
-  RankShare const& share = fused_->share;
-  if (share.count > 0) launch_fused_sweep(sweep.plan, arguments, queue);
+  RankPart const& part = fused_->part;
+  if (part.count > 0) launch_fused_sweep(sweep.plan, arguments, queue);
   if (DeviceRanks const* const ranks = problem_.costs->sharing_ranks()) {
     int const stride = arguments.across_stride;
     auto* const all = static_cast<float*>(fused_->all_across);
     join_parts<float>({static_cast<float const*>(arguments.across_sums), stride,
-                       share.count > 0 ? sweep.plan.clusters : 0, stride, all + std::int64_t{ranks->rank()} * stride},
+                       part.count > 0 ? sweep.plan.clusters : 0, stride, all + std::int64_t{ranks->rank()} * stride},
                       stream);
     ranks->gather(all, stride * static_cast<std::int64_t>(sizeof(float)), stream);
-    ranks->gather(fused_->line_sums.data(), share.each * static_cast<std::int64_t>(sizeof(PartialSum<float>)), stream);
+    ranks->gather(fused_->line_sums.data(), part.each * static_cast<std::int64_t>(sizeof(PartialSum<float>)), stream);
   }
   if (!symmetric) update_lines();
   update_across(

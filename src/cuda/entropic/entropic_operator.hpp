@@ -89,7 +89,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   struct FusedState {
     Costs::FusedSweep sweep;
     DeviceArray<unsigned char> line_sums, across_sums;  // Across: of all ranks, if several, then of this one.
-    RankShare share;                                    // The lines of this rank.
+    RankPart part;                                      // The lines of this rank.
     void* all_across = nullptr;                         // Sums that the update of the other side reads,
     int parts = 0;                                      // and its parts.
   };

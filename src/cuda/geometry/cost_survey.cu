@@ -16,7 +16,7 @@ namespace {
 struct Shape {
   int lines, places;
   int blocks[2];
-  RankShare own;          // The lines of this rank.
+  RankPart own;           // The lines of this rank.
   SurveyRecords records;  // Records, without their memory.
 
   Shape(RegularizedMatrix const& matrix, DeviceRanks const* ranks)
@@ -24,7 +24,7 @@ struct Shape {
         places(matrix.cost.transposed ? matrix.rows : matrix.columns),
         blocks{divided_up(lines, kSurveyLines), divided_up(places, kSurveyPlaces)} {
     int const padded = blocks[0] * kSurveyLines;
-    own = ranks ? ranks->share(padded, kSurveyLines) : RankShare{0, padded, padded, padded};
+    own = ranks ? ranks->part_of(padded, kSurveyLines) : RankPart{0, padded, padded, padded};
     if (std::int64_t{blocks[0]} * blocks[1] > std::numeric_limits<int>::max())
       throw Error(ErrorCode::unsupported,
                   "C: is " + std::to_string(matrix.rows) + " x " + std::to_string(matrix.columns) +

@@ -19,11 +19,11 @@ ScoreKernel kernel_for(PassArguments const& scores, DataType scalar, Pass pass, 
 }
 
 /// The lines of a rank that has some; otherwise all, for a plan that no kernel follows.
-StoredCosts lines_of(StoredCosts costs, RankShare const& share) {
-  if (share.count == 0) return costs;
+StoredCosts lines_of(StoredCosts costs, RankPart const& part) {
+  if (part.count == 0) return costs;
   int& lines = costs.transposed ? costs.columns : costs.rows;
-  lines = std::min(share.count, lines - share.first);
-  costs.data = static_cast<unsigned char const*>(costs.data) + share.first * costs.stride * size_of(costs.scalar);
+  lines = std::min(part.count, lines - part.first);
+  costs.data = static_cast<unsigned char const*>(costs.data) + part.first * costs.stride * size_of(costs.scalar);
   return costs;
 }
 
@@ -44,32 +44,30 @@ class WholePass final : public SumPass {
 /// sums of the other ranks.
 class SharedPass final : public SumPass {
  public:
-  SharedPass(Costs::Launch const& launch, RankShare const& share, DeviceRanks const& ranks)
-      : SumPass(launch.arguments), plan_(launch.plan), share_(share), ranks_(ranks) {}
+  SharedPass(Costs::Launch const& launch, RankPart const& part, DeviceRanks const& ranks)
+      : SumPass(launch.arguments), plan_(launch.plan), part_(own), ranks_(ranks) {}
 
-  std::int64_t size() const override {
-    return share_.all + std::int64_t{arguments.rows.padded_size} * plan_.work.slots;
-  }
+  std::int64_t size() const override { return part_.all + std::int64_t{arguments.rows.padded_size} * plan_.work.slots; }
   WorkPlan work() const override { return {}; }
   void launch(Queue const& queue, cudaStream_t stream) const override {
     DataType const scalar = arguments.rows.scalar;
     std::int64_t const bytes = 2 * size_of(scalar);
     auto* const sums = static_cast<unsigned char*>(arguments.partials);
-    if (share_.count > 0) {
+    if (part_.count > 0) {
       PassArguments own = arguments;
-      own.partials = sums + share_.all * bytes;
+      own.partials = sums + part_.all * bytes;
       if (own.references)
-        own.references = static_cast<unsigned char const*>(own.references) + share_.first * size_of(scalar);
+        own.references = static_cast<unsigned char const*>(own.references) + part_.first * size_of(scalar);
       launch_pass(plan_, own, queue);
-      PackedSide const rows{.size = share_.count, .padded_size = share_.count, .scalar = scalar};
-      join_sums({{0, rows, own.partials, plan_.work, nullptr}, sums + share_.first * bytes}, stream);
+      PackedSide const rows{.size = part_.count, .padded_size = part_.count, .scalar = scalar};
+      join_sums({{0, rows, own.partials, plan_.work, nullptr}, sums + part_.first * bytes}, stream);
     }
-    ranks_.gather(sums, share_.each * bytes, stream);
+    ranks_.gather(sums, part_.each * bytes, stream);
   }
 
  private:
   PassPlan plan_;
-  RankShare share_;
+  RankPart part_;
   DeviceRanks const& ranks_;
 };
 
@@ -161,19 +159,19 @@ DeviceRanks const* Costs::sharing_ranks() const {
   return pass_nanoseconds() > kLeastNanoseconds ? runtime_->ranks() : nullptr;
 }
 
-RankShare Costs::rows_of_rank(Side rows) const {
+RankPart Costs::rows_of_rank(Side rows) const {
   int const padded = padded_size(rows);
   DeviceRanks const* const ranks = sharing_ranks();
-  return ranks ? ranks->share(padded, kRowPadding) : RankShare{0, padded, padded, padded};
+  return ranks ? ranks->part_of(padded, kRowPadding) : RankPart{0, padded, padded, padded};
 }
 
 std::unique_ptr<SumPass> Costs::sum_pass(Side rows, Pass pass, ListedTiles const* tiles, bool tf32) const {
-  RankShare const share = rows_of_rank(rows);
+  RankPart const part = rows_of_rank(rows);
   // A rank without rows does not launch; any plan serves.
-  Launch const launch = share.count > 0 ? this->launch(rows, share.first, share.count, pass, tf32)
-                                        : this->launch(rows, 0, kRowPadding, pass, tf32);
+  Launch const launch = part.count > 0 ? this->launch(rows, part.first, part.count, pass, tf32)
+                                       : this->launch(rows, 0, kRowPadding, pass, tf32);
   if (tiles) return std::make_unique<ListedPass>(launch.arguments, pass, *tiles);
-  if (DeviceRanks const* const ranks = sharing_ranks()) return std::make_unique<SharedPass>(launch, share, *ranks);
+  if (DeviceRanks const* const ranks = sharing_ranks()) return std::make_unique<SharedPass>(launch, part, *ranks);
   return std::make_unique<WholePass>(launch);
 }
 
@@ -199,10 +197,10 @@ std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
   if (form_ != ScoreForm::stored) return std::nullopt;
   FusedEvaluation result;
   result.lines = stored_.transposed ? Side::columns : Side::rows;
-  RankShare const share = rows_of_rank(result.lines);
-  result.arguments.costs = lines_of(stored_, share);
+  RankPart const part = rows_of_rank(result.lines);
+  result.arguments.costs = lines_of(stored_, part);
   result.arguments.factor = -1;
-  result.arguments.line_stride = share.count;
+  result.arguments.line_stride = part.count;
   result.arguments.place_stride = padded_size(opposite(result.lines));
   result.arguments.plan = plan_fused_evaluation(result.arguments.costs, runtime_->multiprocessors());
   return result;
@@ -211,8 +209,8 @@ std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
 TileEvaluationArguments Costs::tile_evaluation() const {
   TileEvaluationArguments result;
   result.scores = scores(Side::rows);
-  RankShare const share = rows_of_rank(Side::rows);
-  if (share.count > 0) result.scores.rows = result.scores.rows.part(share.first, share.count);
+  RankPart const part = rows_of_rank(Side::rows);
+  if (part.count > 0) result.scores.rows = result.scores.rows.part(part.first, part.count);
   result.plan = plan_tile_evaluation(result.scores, runtime_->multiprocessors());
   return result;
 }

@@ -72,7 +72,7 @@ class Costs {
   /// gather.
   DeviceRanks const* sharing_ranks() const;
   /// The points of a side whose rows this rank computes, in whole blocks of kRowPadding.
-  RankShare rows_of_rank(Side rows) const;
+  RankPart rows_of_rank(Side rows) const;
 
   /// A pass whose rows are points of `rows`: its kernel and arguments, without references, logits and outputs. `tf32`:
   /// products of 11 bits suffice.

@@ -1,4 +1,5 @@
-// A pass whose result is sums for all rows. Sweeps and products launch it; geometries choose its kernels.
+// A pass whose result is sums for all rows. Sweeps and products launch it; geometries choose its kernels. Passes of one
+// operator with equal arguments launch the same work, so a graph of one serves the other.
 #pragma once
 #include "cuda/pass/pass.hpp"
 

@@ -489,7 +489,7 @@ void PlanOperator::sum_entries(Side side, Scaling scaling, int width, double con
                                bool keep, HadamardFactors const* hadamard, EntrySums const& sums_of) {
   EntryStore& store = entry_store(side, keep);
   int const columns = problem_.costs->padded_size(opposite(side));
-  RankShare const share = problem_.costs->rows_of_rank(side);
+  RankPart const part = problem_.costs->rows_of_rank(side);
   Entries const entries = store.entries(problem_.costs->scalar(), columns);
   StridedView products = out;
   std::int64_t const product_bytes = width * size_of(out.scalar);  // Bytes of a row.
@@ -497,11 +497,11 @@ void PlanOperator::sum_entries(Side side, Scaling scaling, int width, double con
   if (ranks) {
     frozen(side);  // A pass of all ranks.
     ranks->meet();
-    grow(problem_.runtime, workspace().products, share.all * product_bytes);
+    grow(problem_.runtime, workspace().products, part.all * product_bytes);
     products = {workspace().products.data(), width, out.scalar};
   }
-  int const end = share.first + share.count;
-  for (int first = share.first; first < end; first += store.rows) {
+  int const end = part.first + part.count;
+  for (int first = part.first; first < end; first += store.rows) {
     int const rows = std::min(store.rows, end - first);
     if (!store.complete) write_entries(side, first, rows, store);
     if (hadamard) weight_entries(*hadamard, first, rows, entries);
@@ -517,7 +517,7 @@ void PlanOperator::sum_entries(Side side, Scaling scaling, int width, double con
     store_values(result, problem_.runtime->stream());
   }
   if (ranks) {
-    ranks->gather(products.data, share.each * product_bytes, problem_.runtime->stream());
+    ranks->gather(products.data, part.each * product_bytes, problem_.runtime->stream());
     auto const bytes = to_size(product_bytes);
     MONGE_CUDA_TRY(cudaMemcpy2DAsync(out.data, to_size(out.stride * size_of(out.scalar)), products.data, bytes, bytes,
                                      to_size(problem_.size(side)), cudaMemcpyDeviceToDevice,

@@ -117,11 +117,11 @@ class RankSums {
  public:
   RankSums(DeviceRanks const* ranks, cudaStream_t stream) : ranks_(ranks), stream_(stream) {}
   /// The sizes of the arrays of all ranks; 0 where one rank has computed all.
-  std::int64_t size_of_own(RankShare const& share) const { return ranks_ ? share.all : 0; }
+  std::int64_t size_of_own(RankPart const& part) const { return ranks_ ? part.all : 0; }
   std::int64_t size_of_all(int padded) const { return ranks_ ? product(ranks_->size(), padded) : 0; }
   /// Each rank has the parts of its own points: gathers their sums.
-  PointParts own(PointParts const& parts, RankShare const& share, double* all) const {
-    return gathered(parts, share.count, share.each, all, 1);
+  PointParts own(PointParts const& parts, RankPart const& part, double* all) const {
+    return gathered(parts, part.count, part.each, all, 1);
   }
   /// Each rank has some parts of all points: gathers their sums, one part a rank.
   PointParts all(PointParts const& parts, int padded, double* all) const {
@@ -147,7 +147,7 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
   FusedEvaluationArguments& pass = evaluation.arguments;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   int const lines = side_index(evaluation.lines), places = 1 - lines;
-  RankShare const share = problem.costs->rows_of_rank(evaluation.lines);
+  RankPart const part = problem.costs->rows_of_rank(evaluation.lines);
   RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
   EntryLogits logits;
   double *all_lines = nullptr, *all_sums = nullptr, *all_costs = nullptr;
@@ -155,17 +155,17 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
       problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
       Part{logits.of[1], points[1].padded_size}, Part{pass.line_sums, product(pass.plan.strips, pass.line_stride)},
       Part{pass.place_sums, product(pass.plan.groups, pass.place_stride)},
-      Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)}, Part{all_lines, ranks.size_of_own(share)},
+      Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)}, Part{all_lines, ranks.size_of_own(part)},
       Part{all_sums, ranks.size_of_all(pass.place_stride)}, Part{all_costs, ranks.size_of_all(pass.place_stride)});
   logits.make(problem, potentials, eps, queue);
   pass.parameters = logits.parameters;
-  pass.line_logits = logits.of[lines] + share.first;
+  pass.line_logits = logits.of[lines] + part.first;
   pass.place_logits = logits.of[places];
-  if (share.count > 0) launch_fused_evaluation(pass, queue);
+  if (part.count > 0) launch_fused_evaluation(pass, queue);
 
-  int const groups = share.count > 0 ? pass.plan.groups : 0;
+  int const groups = part.count > 0 ? pass.plan.groups : 0;
   JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
-  sums.marginals[lines] = ranks.own({pass.line_sums, pass.line_stride, pass.plan.strips}, share, all_lines);
+  sums.marginals[lines] = ranks.own({pass.line_sums, pass.line_stride, pass.plan.strips}, part, all_lines);
   sums.marginals[places] = ranks.all({pass.place_sums, pass.place_stride, groups}, pass.place_stride, all_sums);
   sums.costs[places] = ranks.all({pass.place_costs, pass.place_stride, groups}, pass.place_stride, all_costs);
   sum_plan(sums, queue);
@@ -175,10 +175,10 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
 void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
-  RankShare const share = problem.costs->rows_of_rank(Side::rows);
+  RankPart const part = problem.costs->rows_of_rank(Side::rows);
   RankSums const ranks(problem.costs->sharing_ranks(), problem.runtime->stream());
-  int const strides[2] = {share.count, points[1].padded_size};
-  int const row_parts = pass.plan.column_groups, column_parts = share.count > 0 ? pass.plan.row_groups : 0;
+  int const strides[2] = {part.count, points[1].padded_size};
+  int const row_parts = pass.plan.column_groups, column_parts = part.count > 0 ? pass.plan.row_groups : 0;
   Operand* const operands[2] = {&pass.scores.rows, &pass.scores.columns};
   auto const copied = [&](int s) {
     bool const is_double = operands[s]->scalar == DataType::float64;
@@ -191,8 +191,8 @@ void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials c
       problem.runtime, Part{copies[0], copied(0)}, Part{copies[1], copied(1)}, Part{logits.parameters, 1},
       Part{logits.of[0], points[0].padded_size}, Part{logits.of[1], points[1].padded_size},
       Part{pass.row_sums, product(row_parts, strides[0])}, Part{pass.row_costs, product(row_parts, strides[0])},
-      Part{pass.column_sums, product(column_parts, strides[1])}, Part{all_rows, ranks.size_of_own(share)},
-      Part{all_costs, ranks.size_of_own(share)}, Part{all_columns, ranks.size_of_all(strides[1])});
+      Part{pass.column_sums, product(column_parts, strides[1])}, Part{all_rows, ranks.size_of_own(part)},
+      Part{all_costs, ranks.size_of_own(part)}, Part{all_columns, ranks.size_of_all(strides[1])});
   for (int s : {0, 1}) {
     if (!copies[s]) continue;
     Operand& operand = *operands[s];
@@ -203,17 +203,17 @@ void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials c
   }
   logits.make(problem, potentials, eps, queue);
   pass.parameters = logits.parameters;
-  pass.row_logits = logits.of[0] + share.first;
+  pass.row_logits = logits.of[0] + part.first;
   pass.column_logits = logits.of[1];
-  if (share.count > 0) launch_tile_evaluation(pass, queue);
+  if (part.count > 0) launch_tile_evaluation(pass, queue);
 
   JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
-  sums.marginals[0] = ranks.own({pass.row_sums, strides[0], row_parts}, share, all_rows);
+  sums.marginals[0] = ranks.own({pass.row_sums, strides[0], row_parts}, part, all_rows);
   // The columns of a self problem have the sums of the rows, to the last bit.
   sums.marginals[1] = problem.is_self
                           ? sums.marginals[0]
                           : ranks.all({pass.column_sums, strides[1], column_parts}, strides[1], all_columns);
-  sums.costs[0] = ranks.own({pass.row_costs, strides[0], row_parts}, share, all_costs);
+  sums.costs[0] = ranks.own({pass.row_costs, strides[0], row_parts}, part, all_costs);
   sum_plan(sums, queue);
 }
 

@@ -2,7 +2,7 @@
 //
 //   top_k    Each thread finds the largest of some groups of columns, or of some columns of a short row. At least k
 //            columns reach the k-th largest of these numbers, so it bounds the k largest of the row from below. The
-//            block reads all columns above the bound's first bits, few more than k in few groups, and ranks them. If k
+//            block reads all columns above the bound's first bits, few more than k in few groups, and sorts them. If k
 //            is large, or too many columns are alike, the k-th largest is found bit by bit: each bit takes a count in
 //            the groups that still matter.
 //   above    Each warp counts the entries above the threshold in a part of the row, then writes them in order in a
@@ -34,7 +34,7 @@ inline constexpr int kSelectWarps = kSelectThreads / 32;
 inline constexpr int kScanThreads = 1024;
 /// Up to this k, the largest columns of the threads give a good bound.
 inline constexpr int kFewest = kSelectThreads / 2;
-/// Candidates that a block ranks in shared memory, each by counting the better ones.
+/// Candidates that a block sorts in shared memory, each by counting the better ones.
 inline constexpr int kCandidates = 4 * kSelectThreads;
 /// Leading bits of the bound, at least 8 of them of the mantissa: enough to tell most columns apart.
 inline constexpr int kBoundBits = 20;

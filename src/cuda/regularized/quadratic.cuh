@@ -358,7 +358,7 @@ class ListTeam {
  private:
   __device__ static int rank() {
 #if __CUDA_ARCH__ >= 900
-    if constexpr (!kAlone) return cluster_rank();
+    if constexpr (!kAlone) return block_of_cluster();
 #endif
     return 0;
   }

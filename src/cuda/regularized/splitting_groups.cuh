@@ -97,7 +97,7 @@ __device__ __forceinline__ T cluster_sum(T value, T* parts) {
   int const size = cluster_size();
   value = __shfl_sync(0xffffffffu, value, 0);
   if (static_cast<int>(threadIdx.x) < size)
-    store_in_cluster(in_block(shared_address(parts + cluster_rank()), static_cast<int>(threadIdx.x)), value);
+    store_in_cluster(in_block(shared_address(parts + block_of_cluster()), static_cast<int>(threadIdx.x)), value);
   cluster_barrier();
   value = parts[0];
   for (int rank = 1; rank < size; ++rank) value += parts[rank];

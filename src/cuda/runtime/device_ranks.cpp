@@ -52,7 +52,7 @@ std::vector<std::int64_t> DeviceRanks::edges(std::size_t items) const {
   return edges;
 }
 
-RankShare DeviceRanks::share(int count, int unit) const {
+RankPart DeviceRanks::part_of(int count, int unit) const {
   int const units = count / unit, each = (units + size() - 1) / size() * unit;
   int const first = static_cast<int>(std::min<std::int64_t>(std::int64_t{each} * rank(), count));
   return {first, std::min(each, count - first), each, each * size()};

@@ -1,4 +1,4 @@
-// Ranks with a device each: the share of a rank in a number of items, and the gather that completes all shares.
+// Ranks with a device each: the part of a rank in a number of items, and the gather that completes all parts.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@ namespace monge::cuda {
 
 /// Items `first` to `first` + `count` - 1 are this rank's. An array that is gathered has `each` items for every rank,
 /// `all` together; the last ranks may have fewer items or none.
-struct RankShare {
+struct RankPart {
   int first, count, each, all;
 };
 
@@ -31,10 +31,10 @@ class DeviceRanks {
   bool enqueues() const { return nccl_.has_value(); }
   /// Completes an array in host memory. Meets the other ranks.
   void exchange(SharedItems const& items) const { ranks_->exchange({&items, 1}); }
-  /// The first of this many items for each rank, and their number: as equal shares as there can be.
+  /// The first of this many items for each rank, and their number: parts as equal as there can be.
   std::vector<std::int64_t> edges(std::size_t items) const;
-  /// The share in `count` items, a multiple of `unit`, in whole units.
-  RankShare share(int count, int unit) const;
+  /// The part of this rank in `count` items, a multiple of `unit`, in whole units.
+  RankPart part_of(int count, int unit) const;
 
   /// Precedes gathers that are enqueued: throws on all ranks if one has left the call.
   void meet() const;

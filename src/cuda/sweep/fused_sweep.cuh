@@ -100,7 +100,7 @@ __device__ __forceinline__ double line_weight(FusedSweepArguments const& argumen
 __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments, LineMessages& messages,
                                             int first_line, int line_step, int count, int parts) {
   int const lane = static_cast<int>(threadIdx.x) % 32;
-  bool const stores = cluster_rank() == 0 && lane == 0;
+  bool const stores = block_of_cluster() == 0 && lane == 0;
   SweepParameters const parameters = *arguments.parameters;
   LineConstants next(arguments, first_line);
   for (int k = 0; k < count; ++k) {
@@ -140,7 +140,8 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
   int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   int const threads = static_cast<int>(blockDim.x) - 32, warps = threads / 32;
   int const size = costs.line_size();
-  int const first_place = cluster_rank() * threads * kPlaces + thread * kPerVector, vector_step = threads * kPerVector;
+  int const first_place = block_of_cluster() * threads * kPlaces + thread * kPerVector,
+            vector_step = threads * kPerVector;
   auto const* const data = static_cast<S const*>(costs.data);
   auto const place_of = [&](int c) { return first_place + c / kPerVector * vector_step + c % kPerVector; };
 
@@ -230,7 +231,7 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
     sum = warp_sum(sum * fast_exp2(reference - largest));
     int const slot = k % kLineSlots;
     if (lane == 0) {
-      int const part = cluster_rank() * warps + thread / 32;
+      int const part = block_of_cluster() * warps + thread / 32;
       if (is_alone()) {
         messages.parts[slot][part] = {largest, sum};
         arrive(shared_address(&messages.summed[slot]));
