@@ -275,7 +275,7 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
 void centre(EntropicOperator& entropic, Marginals const& marginals) {
   VectorOperations const& vectors = entropic.vectors();
   std::span const sides(kSides, entropic.is_self() ? 1 : 2);  // A self problem has f = g.
-  double mean[2];
+  double mean[2] = {};
   for (Side const side : sides) {
     std::vector<double> const& weight = side == Side::rows ? marginals.a : marginals.b;
     std::unique_ptr<Vector> const weights = vectors.make(side);

@@ -9,6 +9,7 @@ void ExactSolve::open_dustbin() {
   lacking_ = prices_of(Side::columns);
   std::vector<Arc> arcs;
   std::int32_t const row = static_cast<std::int32_t>(n_), column = static_cast<std::int32_t>(m_);
+  arcs.reserve(to_size(n_ + m_ + 1));
   for (std::int32_t i = 0; i < row; ++i) arcs.push_back({i, column, leaving_.price[to_size(i)]});
   for (std::int32_t j = 0; j < column; ++j) arcs.push_back({row, j, lacking_.price[to_size(j)]});
   if (!is_partial(options_)) arcs.push_back({row, column, 0});

@@ -56,7 +56,7 @@ void NetworkSimplex::add(std::vector<Arc> all) {
     cost_[k] = all[k].cost;
     largest_cost_ = std::max(largest_cost_, std::abs(all[k].cost));
   }
-  block_ = std::max<std::size_t>(32, to_size(std::sqrt(static_cast<double>(all.size()))));
+  block_ = std::max<std::size_t>(32, static_cast<std::size_t>(std::sqrt(static_cast<double>(all.size()))));
   next_arc_ = 0;
 }
 
@@ -215,7 +215,7 @@ std::int32_t NetworkSimplex::entering() {
   };
   // A pivot that moves many nodes is worth a longer search: a better arc leaves fewer of them.
   constexpr double kArcsOfNode = 4;
-  std::size_t const block = std::max(block_, to_size(kArcsOfNode * moved_));
+  std::size_t const block = std::max(block_, static_cast<std::size_t>(kArcsOfNode * moved_));
   for (std::size_t seen = 0; seen < cost_.size();) {
     std::size_t const begin = next_arc_ < cost_.size() ? next_arc_ : 0, end = std::min(begin + block, cost_.size());
     next_arc_ = end;

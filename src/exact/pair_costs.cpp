@@ -46,7 +46,7 @@ std::vector<double> points_of(Backend const& backend, char const* field, MatrixV
 }
 
 std::vector<std::int64_t> labels_of(Backend const& backend, char const* field, IndexView view, std::int64_t classes) {
-  std::vector<std::int64_t> const labels = read_labels(backend, view);
+  std::vector<std::int64_t> labels = read_labels(backend, view);
   require_classes(field, {labels.data(), std::ssize(labels)}, classes);
   return labels;
 }

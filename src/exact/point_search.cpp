@@ -49,7 +49,10 @@ class PointSearch::Query {
 
  private:
   TileTree const& tree() const { return search_.boxes_.tree(); }
-  double most() const { return found_.size() < count_ ? kInfinity : found_.back().value; }
+  double most() const {
+    if (found_.size() < count_) return kInfinity;
+    return found_.back().value;
+  }
 
   /// A lower bound of the values in a node.
   double least_of(int height, std::int64_t q) const {
@@ -180,7 +183,8 @@ void PointSearch::nearest(PointSearch const& queries, std::span<double const> we
       }
       std::vector<Query::Found> const& found = query.nearest(queries.points_.data() + place * dimension_);
       for (std::size_t q = 0; q < count; ++q) row[q] = q < found.size() ? found[q].point : absent[q - found.size()];
-      least[to_size(i)] = found.empty() ? kInfinity : found[0].value;
+      least[to_size(i)] = kInfinity;
+      if (!found.empty()) least[to_size(i)] = found[0].value;
     }
   });
 }

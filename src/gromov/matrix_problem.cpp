@@ -50,7 +50,7 @@ std::int64_t valid_size(char const* field, MatrixView view, Device context) {
 constexpr double kAddedToEntries = 1e-18;
 
 /// The loss kl.
-constexpr auto kl_loss = [](double c, double d) { return (c > 0 ? c * std::log(c / d) : 0.0) - c + d; };
+constexpr auto kKlLoss = [](double c, double d) { return (c > 0 ? c * std::log(c / d) : 0.0) - c + d; };
 
 DenseMatrix squared_distances(DenseMatrix const& s, DenseMatrix const& t) {
   DenseMatrix result(s.rows(), t.rows());
@@ -79,7 +79,7 @@ DenseMatrix scaled_points(int threads, DenseMatrix const& matrix, DenseVector co
            DenseMatrix::Identity(axes.rows(), axes.cols());
   DenseMatrix const images = moved(axes);
   Eigen::SelfAdjointEigenSolver<DenseMatrix> const found(axes.transpose() * roots.asDiagonal() * images);
-  DenseVector const moments = found.eigenvalues();
+  DenseVector const& moments = found.eigenvalues();
   double const largest = moments.cwiseAbs().maxCoeff();
   if (sign == 0) sign = moments.maxCoeff() < largest ? -1 : 1;
   auto const scale = [&](double moment) { return sign * moment > 1e-9 * largest ? 1 / std::sqrt(sign * moment) : 0.0; };
@@ -140,7 +140,7 @@ MatrixProblem::MatrixProblem(Backend const& backend, GromovMatrices const& matri
   largest_ = std::min(a_.norm(), b_.norm());
   double const mean = source_->mean, scale = target_->mean, difference = mean - scale;
   if (loss_ == GromovLoss::kl) {
-    source_->own = source_->matrix.unaryExpr([&](double c) { return kl_loss(c + mean, scale); });
+    source_->own = source_->matrix.unaryExpr([&](double c) { return kKlLoss(c + mean, scale); });
     target_->own = target_->matrix.unaryExpr([&](double d) { return scale * std::expm1(2 * d) - 2 * mean * d; });
   } else {
     source_->own = source_->matrix.unaryExpr([&](double c) { return c * (c + 2 * difference); });
@@ -171,7 +171,7 @@ GromovBound MatrixProblem::bound(Context const&, ExactOptions const&) const {
   double const one = source_->mean, other = target_->mean;
   if (loss_ == GromovLoss::kl) {  // By Jensen's inequality.
     double const mean = b_.dot(target_->entries() * b_) / total_ / total_;
-    return {alpha_ * total_ * total_ * kl_loss(one, mean) + least_, {}};
+    return {alpha_ * total_ * total_ * kKlLoss(one, mean) + least_, {}};
   }
   // The norms of the centred matrices differ by no more than the matrices.
   auto const norm = [](Side const& side, DenseVector const& weights) {
@@ -188,7 +188,7 @@ GromovBound MatrixProblem::descriptor_bound(Context const& context, ExactOptions
     DenseMatrix const entries = side.entries();
     auto const row = [&](std::int64_t i, Eigen::Ref<DenseVector> out) { out = entries.row(i); };
     auto const column = [&](std::int64_t i, Eigen::Ref<DenseVector> out) { out = entries.col(i); };
-    DenseMatrix const of_rows = descriptors(threads_, weights, total_, row);
+    DenseMatrix of_rows = descriptors(threads_, weights, total_, row);
     if (is_symmetric()) return of_rows;
     DenseMatrix both(of_rows.rows(), 2 * of_rows.cols());
     both << of_rows, descriptors(threads_, weights, total_, column);
@@ -200,7 +200,7 @@ GromovBound MatrixProblem::descriptor_bound(Context const& context, ExactOptions
   parallel_for(useful_threads(threads_, u.rows() * v.rows(), u.cols()), u.rows(), [&](std::int64_t i) {
     if (loss_ == GromovLoss::kl) {
       for (std::int64_t j = 0; j < v.rows(); ++j)
-        cost(i, j) = alpha_ * root * u.row(i).binaryExpr(v.row(j), kl_loss).sum();
+        cost(i, j) = alpha_ * root * u.row(i).binaryExpr(v.row(j), kKlLoss).sum();
     } else {
       cost.row(i) = alpha_ * (v.rowwise() - u.row(i)).rowwise().squaredNorm().transpose();
     }

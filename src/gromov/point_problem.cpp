@@ -16,7 +16,7 @@ namespace {
 /// The weighted mean, which is taken from each row.
 DenseVector centre(char const* field, DenseMatrix& points, DenseVector const& weights) {
   std::vector<double> const mean = centre_of(field, view_of(points), {weights.data(), to_size(weights.size())});
-  DenseVector const centre = Eigen::Map<DenseVector const>(mean.data(), points.cols());
+  DenseVector centre = Eigen::Map<DenseVector const>(mean.data(), points.cols());
   points.rowwise() -= centre.transpose();
   return centre;
 }

@@ -43,7 +43,7 @@ void validate_stream_map(char const* field, MatrixView view, MhcArrays const& ar
 }
 
 void validate_res(char const* field, BatchView const& view, MhcArrays const& arrays, Device device) {
-  int const n = arrays.streams;
+  std::int64_t const n = arrays.streams;
   validate_batch(field, view, arrays.tokens, n, n, device);
   require_float32(field, view.type());
   require(view.row_stride() == n && (view.batch_stride() == n * n || arrays.tokens <= 1),

@@ -12,8 +12,7 @@ namespace {
 
 ProjectionProblem validated_projection(Backend const& backend, BatchView const& logits, BatchView const& out,
                                        char const* out_name, ProjectionOptions const& options) {
-  ProjectionProblem const problem =
-      projection_problem(backend, logits.rows(), logits.columns(), logits.batch(), options);
+  ProjectionProblem problem = projection_problem(backend, logits.rows(), logits.columns(), logits.batch(), options);
   Device const device = backend.projection().device();
   validate_batch("logits", logits, problem.batch, problem.logit_rows, problem.logit_columns, device);
   validate_batch(out_name, out, problem.batch, problem.rows, problem.columns, device);

@@ -137,6 +137,7 @@ class LocalRank {
 std::vector<Communicator> local_communicators(int size, double limit) {
   require(size >= 1, "size: is {}; must be >= 1", size);
   std::vector<std::shared_ptr<LocalRank>> ranks;
+  ranks.reserve(to_size(size));
   for (int rank = 0; rank < size; ++rank) ranks.push_back(std::make_shared<LocalRank>(rank, limit));
   for (int rank = 1; rank < size; ++rank) {
     int ends[2];

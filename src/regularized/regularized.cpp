@@ -97,6 +97,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
                    [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options, turn); });
 
   std::vector<RegularizedInput> inputs;
+  inputs.reserve(runs.size());
   for (RegularizedRun const& run : runs) inputs.push_back(run.problem.input());
   std::vector<std::shared_ptr<RegularizedCosts const>> costs = backend.regularized_costs(inputs);
   struct {

@@ -45,7 +45,7 @@ class WholePass final : public SumPass {
 class SharedPass final : public SumPass {
  public:
   SharedPass(Costs::Launch const& launch, RankPart const& part, DeviceRanks const& ranks)
-      : SumPass(launch.arguments), plan_(launch.plan), part_(own), ranks_(ranks) {}
+      : SumPass(launch.arguments), plan_(launch.plan), part_(part), ranks_(ranks) {}
 
   std::int64_t size() const override { return part_.all + std::int64_t{arguments.rows.padded_size} * plan_.work.slots; }
   WorkPlan work() const override { return {}; }
