@@ -155,7 +155,7 @@ TEST_P(KeptTiles, sums_lack_at_most_the_share) {
 }
 
 // The last half-step of a sweep gives the columns their weights, up to what its sums lack and, in float32, the rounding
-// of some numbers of the size of the logits, at most d / eps.
+// of four numbers of the size of potentials and costs over eps.
 TEST_P(KeptTiles, half_steps_meet_their_marginal) {
   Problem const problem = problem_of(GetParam());
   for (Precision const precision : {Precision::float32, Precision::float64}) {
@@ -169,7 +169,10 @@ TEST_P(KeptTiles, half_steps_meet_their_marginal) {
     Evaluation const value = entropic->evaluate(eps(), nullptr, columns.get());
     std::vector<double> marginal(problem.b.size());
     entropic->vectors().write(*columns, MutableVectorView(marginal));
-    double const rounding = is_float ? 0x1p-21 * static_cast<double>(problem.d()) / eps() : kRounding;
+    double size = static_cast<double>(problem.d());
+    for (Side const side : {Side::rows, Side::columns})
+      for (Real const value : start.of(side)) size = std::max(size, static_cast<double>(std::abs(value)));
+    double const rounding = is_float ? 4 * 0x1p-24 * (3 * size / eps()) : kRounding;
     for (std::size_t j = 0; j < marginal.size(); ++j)
       ASSERT_NEAR(marginal[j], problem.b[j], (kLeftOut + rounding) * problem.b[j] + kDenormal) << j;
     EXPECT_LE(value.column_error, 2 * kLeftOut + rounding);

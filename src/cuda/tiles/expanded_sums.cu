@@ -17,7 +17,7 @@
 //   read in turn, a tile at a time: once for the largest logit, which is the reference of their weights, and once for
 //   each set of moments. A butterfly of shuffles leaves some of the moments to each lane.
 //
-// Per pair in three dimensions: 140 operations for a column over 128 rows, 84 for a row over 1024 columns.
+// Per pair in three dimensions: 2 x 84 operations for a column over 128 rows, 84 for a row over 1024 columns.
 #include "cuda/tiles/expanded_sums.hpp"
 
 #include <cmath>
@@ -31,17 +31,15 @@
 namespace monge::cuda {
 namespace {
 
-constexpr int kWarps = 4, kThreads = 32 * kWarps, kTile = static_cast<int>(kTilePoints);
+constexpr int kWarps = 4, kThreads = 32 * kWarps, kTile = static_cast<int>(kTilePoints), kWordTiles = 32;
 constexpr int kRows = Expansion::kBlockTiles;  // Rows of a lane.
 constexpr unsigned kAllLanes = 0xffffffffu;
-/// The degree to which the weights w_j |m - y_j|^2 are expanded. Costs have no bound of their error, and errors of
-/// costs leave out the value of a plan, whose entropy has them with the other sign.
-constexpr int kCostOrder = 4;
 
 /// The monomials of kDimension coordinates up to degree kOrder. A monomial is followed by its products with its last
 /// coordinate and with each later one, each of these by its own.
-template <int kDimension, int kOrder>
+template <int kDimension>
 struct Monomials {
+  static constexpr int kOrder = Expansion::kOrder;
   /// The monomials of some coordinates up to a degree.
   static constexpr int count(int coordinates, int degree) {
     int result = 1;
@@ -50,33 +48,18 @@ struct Monomials {
   }
   static constexpr int kCount = count(kDimension, kOrder), kOfLane = (kCount - 1) / 32 + 1, kPadded = 32 * kOfLane;
 
-  /// sums[number] += weight v^alpha for each monomial.
-  template <int kAt = 0, int kDegree = 0, int kLast = 0, class T>
-  static __device__ __forceinline__ void add(T weight, T const (&v)[kDimension], T (&sums)[kPadded]) {
-    if constexpr (kDegree == 0) sums[0] += weight;
-    if constexpr (kDegree < kOrder) add_from<kAt + 1, kDegree, kLast>(weight, v, sums);
+  /// Calls visit(number, value, degree) for each monomial from number kAt on that `value`, a monomial of a degree,
+  /// divides. times(value, k, power) is the product with coordinate k, which then has the given power.
+  template <int kAt = 0, int kDegree = 0, int kLast = 0, int kPower = 0, class Value, class Times, class Visit>
+  static __device__ __forceinline__ void walk(Value const& value, Times const& times, Visit const& visit) {
+    visit(std::integral_constant<int, kAt>(), value, std::integral_constant<int, kDegree>());
+    if constexpr (kDegree < kOrder) walk_from<kAt + 1, kDegree, kLast, kPower>(value, times, visit);
   }
-  template <int kAt, int kDegree, int kNext, class T>
-  static __device__ __forceinline__ void add_from(T weight, T const (&v)[kDimension], T (&sums)[kPadded]) {
+  template <int kAt, int kDegree, int kNext, int kPower, class Value, class Times, class Visit>
+  static __device__ __forceinline__ void walk_from(Value const& value, Times const& times, Visit const& visit) {
     if constexpr (kNext < kDimension) {
-      sums[kAt] = fused(weight, v[kNext], sums[kAt]);
-      if constexpr (kDegree + 1 < kOrder) add<kAt, kDegree + 1, kNext>(weight * v[kNext], v, sums);
-      add_from<kAt + count(kDimension - kNext, kOrder - kDegree - 1), kDegree, kNext + 1>(weight, v, sums);
-    }
-  }
-
-  /// Calls visit(number, 1 / alpha!, degree) for each monomial. `factor` is that of number kAt, whose last coordinate,
-  /// kLast, has the power kPower.
-  template <int kAt = 0, int kDegree = 0, int kLast = 0, int kPower = 0, class Visit>
-  static __device__ __forceinline__ void for_each(Visit const& visit, double factor = 1) {
-    visit(kAt, factor, kDegree);
-    if constexpr (kDegree < kOrder) for_each_from<kAt + 1, kDegree, kLast, kPower>(visit, factor);
-  }
-  template <int kAt, int kDegree, int kNext, int kPower, class Visit>
-  static __device__ __forceinline__ void for_each_from(Visit const& visit, double factor) {
-    if constexpr (kNext < kDimension) {
-      for_each<kAt, kDegree + 1, kNext, kPower + 1>(visit, factor / (kPower + 1));
-      for_each_from<kAt + count(kDimension - kNext, kOrder - kDegree - 1), kDegree, kNext + 1, 0>(visit, factor);
+      walk<kAt, kDegree + 1, kNext, kPower + 1>(times(value, kNext, kPower + 1), times, visit);
+      walk_from<kAt + count(kDimension - kNext, kOrder - kDegree - 1), kDegree, kNext + 1, 0>(value, times, visit);
     }
   }
 
@@ -115,21 +98,16 @@ __device__ __forceinline__ void sum_over_lanes(T (&numbers)[kPadded], int lane) 
   if constexpr (kMask > 1) sum_over_lanes<kMask / 2>(numbers, lane);
 }
 
-/// An expanded block: the word of its columns, and the tiles of it that some tile of its rows lists.
-struct ExpandedBlock {
-  int word;
-  std::uint32_t tiles;
-};
 /// The blocks of a row of blocks that are expanded: each `parts`-th from number `part` on. All lanes together.
 class ExpandedBlocks {
  public:
   __device__ ExpandedBlocks(ListedTiles const& tiles, int row, int part, float reach)
       : tiles_(tiles), reach_(reach), row_(row), skip_(part) {}
-  /// The next one; without tiles at the end.
-  __device__ __forceinline__ ExpandedBlock next() {
+  /// The word of the next one, or -1.
+  __device__ __forceinline__ int next() {
     for (;;) {
       while (open_ == 0) {
-        if (loads_ == tiles_.bits.mark_words) return {0, 0};
+        if (loads_ == tiles_.bits.mark_words) return -1;
         load();
       }
       int const lane = __ffs(static_cast<int>(open_)) - 1;
@@ -139,7 +117,7 @@ class ExpandedBlocks {
         continue;
       }
       skip_ = tiles_.parts - 1;
-      return {(loads_ - 1) * 32 + lane, __shfl_sync(kAllLanes, own_, lane)};
+      return (loads_ - 1) * 32 + lane;
     }
   }
 
@@ -149,42 +127,25 @@ class ExpandedBlocks {
     int const word = loads_ * 32 + static_cast<int>(threadIdx.x) % 32, row_of_squares = row_ / kRowsOfSquare;
     TileBits const& bits = tiles_.bits;
     std::uint32_t const marks = bits.marks[static_cast<std::int64_t>(row_of_squares) * bits.mark_words + loads_];
-    own_ = marks >> word % 32 & 1u
-               ? expanded_tiles(tiles_, row_, word, square_at(bits, row_of_squares, word, marks), reach_)
-               : 0u;
-    open_ = __ballot_sync(kAllLanes, own_ != 0);
+    bool const found = (marks >> word % 32 & 1u) != 0 &&
+                       is_expanded(tiles_, row_, word, square_at(bits, row_of_squares, word, marks), reach_);
+    open_ = __ballot_sync(kAllLanes, found);
     ++loads_;
   }
 
   ListedTiles const& tiles_;
   float reach_;
   int row_, skip_, loads_ = 0;
-  std::uint32_t own_ = 0, open_ = 0;  // The tiles of the lane's block, and the lanes whose blocks are expanded.
-};
-
-/// The factors 1 / alpha! and the degrees of the monomials whose sums sum_over_lanes() leaves to a lane.
-template <class Terms, class T>
-struct LaneFactors {
-  T inverse[Terms::kOfLane] = {}, degree[Terms::kOfLane] = {};
-
-  __device__ explicit LaneFactors(int lane) {
-    Terms::for_each([&](int number, double factor, int of_degree) {
-      if (number / Terms::kOfLane != lane) return;
-      inverse[number % Terms::kOfLane] = static_cast<T>(factor);
-      degree[number % Terms::kOfLane] = static_cast<T>(of_degree);
-    });
-  }
+  std::uint32_t open_ = 0;  // The lanes of the last load whose blocks are expanded.
 };
 
 /// T: the arithmetic; TPoint: the type of the points. In double the factors of a softmin are 1.
 template <class T, class TPoint, int kDimension, bool kEvaluates>
-__global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 2) expanded_kernel(ListedArguments const arguments) {
-  using Terms = Monomials<kDimension, Expansion::kOrder>;
-  using CostTerms = Monomials<kDimension, kCostOrder>;
+__global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments const arguments) {
+  using Terms = Monomials<kDimension>;
   constexpr int kStride = kStrideOf<kDimension>;
   constexpr bool kFactors = !kEvaluates && sizeof(T) == 4;
-  __shared__ T all_moments[kWarps][Terms::kPadded], all_slopes[kWarps][kEvaluates ? Terms::kPadded : 1],
-      all_costs[kWarps][kEvaluates ? CostTerms::kPadded : 1];
+  __shared__ T shared_moments[kWarps][kEvaluates ? 2 : 1][Terms::kPadded];
   __shared__ typename Powers<T>::Table table;
   ListedTiles const& tiles = arguments.tiles;
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -200,25 +161,31 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 2) expanded_ker
   auto const* const column_points = static_cast<TPoint const*>(tiles.columns.points);
   auto const* const logits = static_cast<T const*>(tiles.logits);
   auto const* const factors = static_cast<T const*>(tiles.factors);
-  T *const moments = all_moments[warp], *const slopes = all_slopes[warp], *const costs = all_costs[warp];
   SweepParameters const& parameters = *arguments.parameters;
   double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
   T const c = static_cast<T>(arguments.factor * parameters.log2e_over_eps);
   T const lambda = static_cast<T>(-2 * arguments.factor / parameters.eps);
   double const lower = 1 - tiles.expansion.lack / 3;
 
-  T middle[kDimension], u[kRows][kDimension];
+  // Rows relative to the middle; the lane's part of the factors 1 / alpha! of moments, and of the degrees.
+  T middle[kDimension], x[kRows][kDimension], inverse[Terms::kOfLane], degree[Terms::kOfLane];
   double const* const row_box = tiles.expansion.row_boxes + box_size(tiles.rows.dimension) * block_row;
 #pragma unroll
-  for (int k = 0; k < kDimension; ++k) middle[k] = static_cast<T>(row_box[k]);
+  for (int k = 0; k < kDimension; ++k) middle[k] = k < tiles.rows.dimension ? static_cast<T>(row_box[k]) : T(0);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     int const place = min(first_row + r * kTile + lane, tiles.rows.size - 1);
 #pragma unroll
     for (int k = 0; k < kDimension; ++k)
-      u[r][k] = static_cast<T>(row_points[static_cast<std::int64_t>(place) * kStride + k]) - middle[k];
+      x[r][k] = static_cast<T>(row_points[static_cast<std::int64_t>(place) * kStride + k]) - middle[k];
   }
-  LaneFactors<Terms, T> const of_moments(lane);
+  Terms::walk(
+      T(1), [](T value, int, int power) { return value / static_cast<T>(power); },
+      [&](auto number, T value, auto of_degree) {
+        if (number / Terms::kOfLane != lane) return;
+        inverse[number % Terms::kOfLane] = value;
+        degree[number % Terms::kOfLane] = T(of_degree());
+      });
 
   T reference[kRows], total[kRows], compensation[kRows];
   double sum[kRows], cost[kRows];
@@ -229,57 +196,61 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 2) expanded_ker
     sum[r] = cost[r] = 0;
   }
   ExpandedBlocks blocks(tiles, block_row, part, reach_of(arguments));
-  for (ExpandedBlock block = blocks.next(); block.tiles != 0; block = blocks.next()) {
-    std::int64_t const first_column = static_cast<std::int64_t>(block.word) * 32 * kTile + lane;
-    double const* const column_box = tiles.expansion.column_boxes + box_size(tiles.rows.dimension) * block.word;
-    T other_middle[kDimension];
+  for (int word = blocks.next(); word >= 0; word = blocks.next()) {
+    int const column_tiles = min(kWordTiles, tiles.columns.padded_size / kTile - word * kWordTiles);
+    std::int64_t const first_column = static_cast<std::int64_t>(word) * kWordTiles * kTile + lane;
+    double const* const column_box = tiles.expansion.column_boxes + box_size(tiles.rows.dimension) * word;
+    T other_middle[kDimension], apart[kDimension];
 #pragma unroll
-    for (int k = 0; k < kDimension; ++k) other_middle[k] = static_cast<T>(column_box[k]);
-    // Calls visit(h_j + c |m - y_j|^2, |m - y_j|^2, v_j, j) for a column of each tile in turn.
-    auto const for_columns = [&](auto const& visit) {
-#pragma unroll 1
-      for (std::uint32_t rest = block.tiles; rest != 0; rest &= rest - 1) {
-        std::int64_t const column = first_column + (__ffs(static_cast<int>(rest)) - 1) * kTile;
-        T v[kDimension], square = 0;
+    for (int k = 0; k < kDimension; ++k) {
+      other_middle[k] = k < tiles.rows.dimension ? static_cast<T>(column_box[k]) : T(0);
+      apart[k] = middle[k] - other_middle[k];
+    }
+    // h_j + c |m - y_j|^2 and |m - y_j|^2, and v_j.
+    auto const read = [&](int tile, T(&v)[kDimension], T& square) {
+      std::int64_t const column = first_column + tile * kTile;
+      square = 0;
 #pragma unroll
-        for (int k = 0; k < kDimension; ++k) {
-          T const y = static_cast<T>(column_points[column * kStride + k]), difference = middle[k] - y;
-          square = fused(difference, difference, square);
-          v[k] = y - other_middle[k];
-        }
-        visit(fused(c, square, logits[column]), square, v, column);
+      for (int k = 0; k < kDimension; ++k) {
+        T const y = static_cast<T>(column_points[column * kStride + k]), difference = middle[k] - y;
+        square = fused(difference, difference, square);
+        v[k] = y - other_middle[k];
       }
+      return fused(c, square, logits[column]);
     };
     T largest = kEmptyLogit<T>;
-    for_columns([&](T logit, T, auto const&, std::int64_t) {
+#pragma unroll 4
+    for (int tile = 0; tile < column_tiles; ++tile) {
+      T v[kDimension], square;
+      T const logit = read(tile, v, square);
       if (logit > largest || isnan(logit)) largest = logit;
-    });
+    }
     if (!__any_sync(kAllLanes, !(largest <= kEmptyLogit<T> / 2))) continue;
     largest = warp_max(largest);
-    {
-      T sums[Terms::kPadded] = {};
-      for_columns([&](T logit, T, auto const& v, std::int64_t column) {
-        T weight = powers(logit - largest);
-        if constexpr (kFactors) weight *= factors[column];
-        Terms::add(weight, v, sums);
-      });
-      sum_over_lanes(sums, lane);
+
+    T own[Terms::kOfLane];
+    int const sets = kEvaluates && arguments.costs ? 2 : 1;
+#pragma unroll 1
+    for (int set = 0; set < sets; ++set) {
+      T moments[Terms::kPadded] = {};
+#pragma unroll 1
+      for (int tile = 0; tile < column_tiles; ++tile) {
+        T v[kDimension], square;
+        T weight = powers(read(tile, v, square) - largest);
+        if constexpr (kFactors) weight *= factors[first_column + tile * kTile];
+        if (set == 1) weight *= square;
+        Terms::walk(
+            weight, [&](T value, int k, int) { return value * v[k]; },
+            [&](auto number, T value, auto) { moments[number] += value; });
+      }
+      sum_over_lanes(moments, lane);
 #pragma unroll
       for (int k = 0; k < Terms::kOfLane; ++k) {
-        T const moment = sums[k] * of_moments.inverse[k];
-        moments[lane * Terms::kOfLane + k] = moment;
-        if constexpr (kEvaluates) slopes[lane * Terms::kOfLane + k] = moment * of_moments.degree[k];
+        T moment = moments[k] * inverse[k];
+        if (set == 0) own[k] = moment;
+        if (set == 1) moment -= 2 / lambda * degree[k] * own[k];
+        shared_moments[warp][set][lane * Terms::kOfLane + k] = moment;
       }
-    }
-    if (kEvaluates && arguments.costs) {
-      T sums[CostTerms::kPadded] = {};
-      for_columns([&](T logit, T square, auto const& v, std::int64_t) {
-        CostTerms::add(powers(logit - largest) * square, v, sums);
-      });
-      sum_over_lanes(sums, lane);
-      LaneFactors<CostTerms, T> const of_costs(lane);
-#pragma unroll
-      for (int k = 0; k < CostTerms::kOfLane; ++k) costs[lane * CostTerms::kOfLane + k] = sums[k] * of_costs.inverse[k];
     }
     __syncwarp();
     T scaled[kRows][kDimension], shift[kRows], value[kRows];
@@ -288,24 +259,21 @@ __global__ void __launch_bounds__(kThreads, sizeof(T) == 4 ? 3 : 2) expanded_ker
       shift[r] = 0;
 #pragma unroll
       for (int k = 0; k < kDimension; ++k) {
-        scaled[r][k] = lambda * u[r][k];
-        shift[r] = fused(u[r][k], u[r][k] + 2 * (middle[k] - other_middle[k]), shift[r]);
+        scaled[r][k] = lambda * x[r][k];
+        shift[r] = fused(x[r][k], x[r][k] + 2 * apart[k], shift[r]);
       }
     }
-    Terms::evaluate(moments, scaled, value);
+    Terms::evaluate(shared_moments[warp][0], scaled, value);
     if constexpr (kEvaluates) {
-      T slope[kRows] = {}, of_costs[kRows] = {};
-      if (arguments.costs) {
-        Terms::evaluate(slopes, scaled, slope);
-        CostTerms::evaluate(costs, scaled, of_costs);
-      }
+      T of_costs[kRows] = {};
+      if (sets == 2) Terms::evaluate(shared_moments[warp][1], scaled, of_costs);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
-        int const place = min(first_row + r * kTile + lane, tiles.rows.size - 1);
-        double const logit = arguments.row_logits[tiles.rows.point[place]] + constant + largest;
-        T const power = powers(fused(c, shift[r], logit));
+        int const place = first_row + r * kTile + lane;
+        int const point = tiles.rows.point[min(place, tiles.rows.size - 1)];
+        T const power = powers(fused(c, shift[r], arguments.row_logits[point] + constant + largest));
         sum[r] = fused(power, value[r], sum[r]);
-        cost[r] = fused(power, fused(shift[r], value[r], fused(-2 / lambda, slope[r], of_costs[r])), cost[r]);
+        cost[r] = fused(power, fused(shift[r], value[r], of_costs[r]), cost[r]);
       }
     } else {
 #pragma unroll

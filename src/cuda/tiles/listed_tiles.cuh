@@ -25,21 +25,20 @@ __device__ __forceinline__ float reach_of(ListedArguments const& arguments) {
   return __double2float_rd(arguments.tiles.expansion.largest_exponent * arguments.parameters->eps /
                            (2 * fabs(arguments.factor)));
 }
-/// The tiles of a word of columns that some tile of the rows of a block lists, if the block is expanded, and otherwise
-/// none. It is if enough pairs of tiles are listed, and sum_k (half sides of its boxes) is below `reach`, so that
-/// <x - m, y - m'> is.
-__device__ __forceinline__ std::uint32_t expanded_tiles(ListedTiles const& tiles, int block_row, int word,
-                                                        std::int64_t square, float reach) {
+/// Whether a block is expanded: enough of its pairs of tiles are listed, and sum_k (half sides of its boxes) is below
+/// `reach`, so that <x - m, y - m'> is. An expanded block takes all its pairs.
+__device__ __forceinline__ bool is_expanded(ListedTiles const& tiles, int block_row, int word, std::int64_t square,
+                                            float reach) {
   constexpr int kFewestPairs = 32;
   static_assert(Expansion::kBlockTiles == 4);
   uint4 const rows = reinterpret_cast<uint4 const*>(tiles.bits.squares + square * 32)[block_row % 8];
-  if (__popc(rows.x) + __popc(rows.y) + __popc(rows.z) + __popc(rows.w) < kFewestPairs) return 0;
+  if (__popc(rows.x) + __popc(rows.y) + __popc(rows.z) + __popc(rows.w) < kFewestPairs) return false;
   int const d = tiles.rows.dimension;
   double const* const own = tiles.expansion.row_boxes + box_size(d) * block_row + d;
   double const* const others = tiles.expansion.column_boxes + box_size(d) * word + d;
   double most = 0;
   for (int k = 0; k < d; ++k) most += own[k] * others[k];
-  return most < reach ? rows.x | rows.y | rows.z | rows.w : 0;
+  return most < reach;
 }
 
 /// The set bits of the row of a tile in turn: each `parts`-th from number `part` on. kSkipsBlocks: without those of
@@ -96,7 +95,7 @@ class SetBits {
       std::int64_t const square = square_at(bits, row_ / 32, word, marks);
       own_ = marks >> lane & 1u ? bits.squares[square * 32 + row_ % 32] : 0u;
       if constexpr (kSkipsBlocks) {
-        if (reach_ > 0 && own_ != 0 && expanded_tiles(tiles_, row_ / Expansion::kBlockTiles, word, square, reach_) != 0)
+        if (reach_ > 0 && own_ != 0 && is_expanded(tiles_, row_ / Expansion::kBlockTiles, word, square, reach_))
           own_ = 0;
       }
     }
