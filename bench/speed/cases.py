@@ -374,7 +374,7 @@ def cases(sizes: str, device: str) -> Iterator[Case]:
         yield from over(10_000, (1e-1, 1e-3, 1e-4, 1e-6))
         for n, d, blur in ((1000, 64, 2.5), (10_000, 3, 0.39), (10_000, 64, 2.5)):
             yield from (loss(n, d, blur, tolerance) for tolerance in (1e-3, 1e-6))
-        for n, blur in ((100_000, 0.1), (100_000, 0.03), (1_000_000, 0.03)):
+        for n, blur in ((100_000, 0.1), (100_000, 0.03), (1_000_000, 0.1), (1_000_000, 0.03)):
             yield Case("multiscale", {"n": n, "d": 3, "blur": blur}, multiscale(n, 3, blur, device))
         few, many = many[:2], ((20_000, 16, "uniform"),)
         costs = ((4096, 64, 64), (512, 256, 256), (1, 2000, 2000))

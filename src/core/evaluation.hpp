@@ -23,8 +23,8 @@ struct Evaluation {
   double dual_of_rows;     // <a, f>, or <a, rho_a (1 - exp(-f / rho_a))>
   double dual_of_columns;  // The same of b and g
   double gap;              // primal - dual, from sums of small terms: SideSums::gap of both sides
-  /// An upper bound of the mass of the pairs that the pass has left out. Errors, dual and gap are bounds that allow for
-  /// it; mass, costs and entropy are those of the other pairs.
+  /// An upper bound of the mass that the sums of the pass lack. Errors, dual and gap are bounds that allow for it;
+  /// mass, costs and entropy are those of the sums.
   double left_out = 0;
 };
 

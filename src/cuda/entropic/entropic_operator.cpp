@@ -106,7 +106,7 @@ EntropicOperator::HalfSteps EntropicOperator::half_steps() const {
 
 void EntropicOperator::order(std::shared_ptr<Ordering const> ordering) {
   problem_.ordering = std::move(ordering);
-  tiles_.emplace(problem_);
+  tiles_.emplace(problem_, PlanTiles::Sums::expanded);
 }
 
 /// Not with a translation, which joins sums of all points before a sweep, and not in tf32, which is an order.

@@ -45,7 +45,7 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
 ListedTiles const* PlanOperator::tiles(Side side) {
   if (!problem_.ordering) return nullptr;
   if (!tiles_) {
-    PlanTiles found(problem_);
+    PlanTiles found(problem_, PlanTiles::Sums::listed);
     new_side_ ? found.find(*new_side_, potentials_, eps_) : found.find(potentials_, eps_);
     tiles_.emplace(std::move(found));
   }
@@ -95,6 +95,8 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
 }
 
 void PlanOperator::set_transforms(Vector const& f_plus, Vector const& g_plus) {
+  // Products need the sums of the pairs that they take.
+  if (problem_.ordering && PlanTiles::expands(problem_, eps_)) return;
   DeviceGuard const guard(problem_.runtime->index());
   for (Side side : {Side::rows, Side::columns}) {
     DeviceVector const& from = on_device(side == Side::rows ? f_plus : g_plus);
@@ -131,7 +133,8 @@ void PlanOperator::transform(Side side, MutableVectorView out) {
 
 double PlanOperator::transport_cost() {
   DeviceGuard const guard(problem_.runtime->index());
-  if (problem_.ordering) return PlanTiles(problem_).evaluate(potentials_, eps_, {}).transport_cost;
+  if (problem_.ordering)
+    return PlanTiles(problem_, PlanTiles::Sums::listed).evaluate(potentials_, eps_, {}).transport_cost;
   return evaluate(problem_, potentials_, eps_, {}).transport_cost;
 }
 

@@ -16,19 +16,28 @@ constexpr std::int64_t kSquareWords = 32;
 /// A list that takes at most this memory with all squares gets it. The squares of larger ones are counted first.
 constexpr std::int64_t kMostUncounted = std::int64_t{64} << 20;
 
+/// Whether blocks of both sides exist, in few enough coordinates, whose moments stay in the range of float32.
+bool can_expand(Problem const& problem) {
+  for (Side const side : kSides) {
+    OrderedSide const& points = problem.ordering->of(side);
+    if (points.points().dimension > Expansion::kMostDimensions || points.levels().heights <= kWordHeight) return false;
+  }
+  double const square = problem.costs->bound() / problem.costs->factor();  // Of the size of a centred cloud.
+  return square > 0x1p-24 && square < 0x1p36;
+}
+
 /// Half of the truncation is for the pairs left out, half for the expansion.
-Expansion expansion_of(OrderedSide const& rows, OrderedSide const& columns, double truncation) {
+Expansion expansion_of(Problem const& problem, Side side) {
   constexpr int kBlockHeight = std::countr_zero(unsigned{Expansion::kBlockTiles});
-  std::int64_t const d = rows.points().dimension;
-  if (d > Expansion::kMostDimensions) return {};
-  if (rows.levels().heights <= kBlockHeight || columns.levels().heights <= kWordHeight) return {};
-  return Expansion::of(rows.boxes() + box_size(d) * rows.levels().first[kBlockHeight],
-                       columns.boxes() + box_size(d) * columns.levels().first[kWordHeight], truncation / 2);
+  OrderedSide const &rows = problem.ordering->of(side), &columns = problem.ordering->of(opposite(side));
+  std::int64_t const size = box_size(rows.points().dimension);
+  return Expansion::of(rows.boxes() + size * rows.levels().first[kBlockHeight],
+                       columns.boxes() + size * columns.levels().first[kWordHeight], problem.ordering->truncation / 2);
 }
 
 }  // namespace
 
-PlanTiles::PlanTiles(Problem const& problem) : problem_(problem) {
+PlanTiles::PlanTiles(Problem const& problem, Sums sums) : problem_(problem) {
   SharedRuntime const& runtime = problem.runtime;
   Ordering const& ordering = *problem.ordering;
   std::int64_t tiles[2] = {}, models[2] = {}, bytes[2] = {};
@@ -39,7 +48,7 @@ PlanTiles::PlanTiles(Problem const& problem) : problem_(problem) {
     listed_[s].columns = columns.points();
     listed_[s].bits.mark_words = divided_up(columns.levels().words(), 32);
     listed_[s].parts = parts_of(rows.points().tiles(), runtime->multiprocessors());
-    listed_[s].expansion = expansion_of(rows, columns, ordering.truncation);
+    if (sums == Sums::expanded && can_expand(problem)) listed_[s].expansion = expansion_of(problem, side);
     if (is_self() && s == 1) continue;
     tiles[s] = rows.points().tiles();
     models[s] = (std::int64_t{rows.levels().all()} + columns.levels().all()) * model_size(rows.points().dimension);
@@ -68,7 +77,7 @@ SearchArguments PlanTiles::search(Side side) const {
   return {{rows.levels(), models},
           {columns.levels(), models + rows.levels().all() * model_size(rows.points().dimension)},
           rows.points().dimension,
-          problem_.ordering->truncation - listed_[s].expansion.lack,
+          problem_.ordering->truncation - listed_[s].expansion.lack(),
           problem_.weights[1 - s]->total(),
           near_,
           listed_[s].bits,
@@ -101,7 +110,12 @@ void PlanTiles::mark(Side side, double const* own, Potentials const& potentials,
   mark_squares(search, stream);
 }
 
-void PlanTiles::clear() const {
+bool PlanTiles::expands(Problem const& problem, double eps) {
+  return eps <= problem.costs->bound() && can_expand(problem);
+}
+
+void PlanTiles::start(double eps) {
+  for (ListedTiles& listed : listed_) listed.expansion.is_on = expands(problem_, eps);
   MONGE_CUDA_TRY(cudaMemsetAsync(listed_[0].bits.marks, 0, to_size(marks_[0] + marks_[1]) * sizeof(std::uint32_t),
                                  problem_.runtime->stream()));
 }
@@ -130,20 +144,20 @@ std::span<Side const> PlanTiles::sides() const {
 }
 
 void PlanTiles::find(Potentials const& potentials, double eps) {
-  clear();
+  start(eps);
   for (Side const side : sides()) mark(side, potentials[side_index(side)].data(), potentials, eps);
   collect(sides());
 }
 
 void PlanTiles::find(Side side, Potentials const& potentials, double eps) {
-  clear();
+  start(eps);
   mark(side, potentials[side_index(side)].data(), potentials, eps);
   collect({&side, 1});
 }
 
 void PlanTiles::find(Potentials const& potentials, Sweep const& sweep) {
   if (sweep.symmetric) return find(potentials, sweep.eps);
-  clear();
+  start(sweep.eps);
   mark(Side::rows, potentials[0].data(), potentials, sweep.eps);
   Potentials next;
   next[0] = DeviceVector(problem_.runtime, potentials[0].size());

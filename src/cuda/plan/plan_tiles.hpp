@@ -9,8 +9,14 @@ namespace monge::cuda {
 
 class PlanTiles {
  public:
+  /// Softmins and evaluations take blocks by their expansion where expands() says so, or only the listed pairs, as all
+  /// other passes do.
+  enum class Sums { listed, expanded };
   /// `problem` has an ordering and outlives this object.
-  explicit PlanTiles(Problem const& problem);
+  PlanTiles(Problem const& problem, Sums sums);
+  /// Whether expanded sums differ from those over the listed pairs: in few coordinates, and where eps is at most the
+  /// costs. Above them all pairs are kept, and values need sums without error.
+  static bool expands(Problem const& problem, double eps);
 
   /// For passes over the plan at these potentials, whatever they are: pairs left out carry at most Ordering::truncation
   /// of each row and of each column.
@@ -35,7 +41,7 @@ class PlanTiles {
   std::span<Side const> sides() const;
   SearchArguments search(Side side) const;
   /// A search clears the marks, marks squares for the rows of each side, and collects the tiles in these.
-  void clear() const;
+  void start(double eps);
   void mark(Side side, double const* own, Potentials const& potentials, double eps);
   void collect(std::span<Side const> marked);
 

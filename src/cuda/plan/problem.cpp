@@ -243,7 +243,7 @@ void sum_plan(Problem const& problem, PlanLists const& lists, Potentials const& 
   JoinedSumsArguments joined{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out, {}};
   for (int s : {0, 1}) {
     joined.left_out[s] = lists.left_out[s];
-    joined.lack[s] = lists.tiles[s].expansion.lack;
+    joined.lack[s] = lists.tiles[s].expansion.lack();
     if (problem.is_self && s == 1) {
       joined.marginals[1] = joined.marginals[0];
       continue;

@@ -165,10 +165,10 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
   double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
   T const c = static_cast<T>(arguments.factor * parameters.log2e_over_eps);
   T const lambda = static_cast<T>(-2 * arguments.factor / parameters.eps);
-  double const lower = 1 - tiles.expansion.lack / 3;
+  double const lower = 1 - tiles.expansion.error / 3;
 
   // Rows relative to the middle; the lane's part of the factors 1 / alpha! of moments, and of the degrees.
-  T middle[kDimension], x[kRows][kDimension], inverse[Terms::kOfLane], degree[Terms::kOfLane];
+  T middle[kDimension], x[kRows][kDimension], inverse[Terms::kOfLane] = {}, degree[Terms::kOfLane] = {};
   double const* const row_box = tiles.expansion.row_boxes + box_size(tiles.rows.dimension) * block_row;
 #pragma unroll
   for (int k = 0; k < kDimension; ++k) middle[k] = k < tiles.rows.dimension ? static_cast<T>(row_box[k]) : T(0);
@@ -327,16 +327,16 @@ void launch(ListedArguments const& arguments, cudaStream_t stream) {
 
 }  // namespace
 
-Expansion Expansion::of(double const* row_boxes, double const* column_boxes, double lack) {
-  // |z|^(k + 1) / (k + 1)! exp(|z|) is at most a third of the lack: sums are multiplied by one minus this third, and
-  // the true ones are at most their product with 1 + 3 thirds, less squares of these.
-  double const goal = lack / 4;
+Expansion Expansion::of(double const* row_boxes, double const* column_boxes, double error) {
+  // Sums of the series, within error / 4, are multiplied by 1 - error / 3: (1 + error / 4) (1 - error / 3) < 1, and
+  // (1 - error / 4) (1 - error / 3) (1 + error) > 1.
+  double const goal = error / 4;
   double least = 0, most = 1;
   for (int halvings = 0; halvings < 40; ++halvings) {
     double const z = (least + most) / 2;
     (std::pow(z, kOrder + 1) / std::tgamma(kOrder + 2.0) * std::exp(z) <= goal ? least : most) = z;
   }
-  return {row_boxes, column_boxes, lack, least};
+  return {.row_boxes = row_boxes, .column_boxes = column_boxes, .largest = least, .error = error};
 }
 
 void launch_expanded_sums(ListedArguments const& arguments, cudaStream_t stream) {

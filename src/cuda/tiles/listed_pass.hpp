@@ -48,13 +48,14 @@ struct Expansion {
 
   double const* row_boxes = nullptr;     // Boxes of kBlockTiles tiles each (geometry/tile_model.hpp),
   double const* column_boxes = nullptr;  // and of words of tiles.
-  /// The sums that take the expansion are at most the true ones, and lack at most this fraction of themselves.
-  double lack = 0;
-  double largest_exponent = 0;  // The largest |z| of which exp(z) is expanded; 0: no block is expanded.
+  double largest = 0;  // The largest |z| of which exp(z) is expanded; 0: sums have no slots for expanded blocks.
+  double error = 0;    // What sums lack at most, relative to themselves. Up to rounding they are at most the true ones.
+  bool is_on = false;  // If not, no block is expanded.
 
-  /// For sums that may lack the fraction `lack`.
-  static Expansion of(double const* row_boxes, double const* column_boxes, double lack);
-  bool exists() const { return largest_exponent > 0; }
+  /// For sums that may lack the fraction `error`.
+  static Expansion of(double const* row_boxes, double const* column_boxes, double error);
+  bool exists() const { return largest > 0; }
+  double lack() const { return is_on ? error : 0; }
   friend bool operator==(Expansion const&, Expansion const&) = default;
 };
 

@@ -22,11 +22,12 @@ __device__ __forceinline__ std::int64_t square_at(TileBits const& bits, int row_
 
 /// The largest <x - m, y - m'> of which the exponential is expanded; 0: no block is expanded.
 __device__ __forceinline__ float reach_of(ListedArguments const& arguments) {
-  return __double2float_rd(arguments.tiles.expansion.largest_exponent * arguments.parameters->eps /
-                           (2 * fabs(arguments.factor)));
+  Expansion const& expansion = arguments.tiles.expansion;
+  if (!expansion.is_on) return 0;
+  return __double2float_rd(expansion.largest * arguments.parameters->eps / (2 * fabs(arguments.factor)));
 }
-/// Whether a block is expanded: enough of its pairs of tiles are listed, and sum_k (half sides of its boxes) is below
-/// `reach`, so that <x - m, y - m'> is. An expanded block takes all its pairs.
+/// Whether a block is expanded: enough of its pairs of tiles are listed, and sum_k (the product of the half sides of
+/// its boxes) is below `reach`, so that <x - m, y - m'> is. An expanded block takes all its pairs.
 __device__ __forceinline__ bool is_expanded(ListedTiles const& tiles, int block_row, int word, std::int64_t square,
                                             float reach) {
   constexpr int kFewestPairs = 32;
@@ -37,7 +38,7 @@ __device__ __forceinline__ bool is_expanded(ListedTiles const& tiles, int block_
   double const* const own = tiles.expansion.row_boxes + box_size(d) * block_row + d;
   double const* const others = tiles.expansion.column_boxes + box_size(d) * word + d;
   double most = 0;
-  for (int k = 0; k < d; ++k) most += own[k] * others[k];
+  for (int k = 0; k < d; ++k) most = fused(own[k], others[k], most);  // The same bits in all kernels.
   return most < reach;
 }
 
