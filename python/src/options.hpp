@@ -30,7 +30,7 @@ std::string kind_of() {
 /// A wrong value for a message: its repr if that is short, else its type.
 inline std::string shown(nb::handle given) {
   constexpr std::size_t kMost = 60;
-  std::string const text = nb::cast<std::string>(nb::repr(given));
+  std::string text = nb::cast<std::string>(nb::repr(given));
   if (text.size() <= kMost && text.find('\n') == std::string::npos) return text;
   return "of type " + nb::cast<std::string>(given.type().attr("__name__"));
 }

@@ -138,7 +138,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
       problems.back().options.progress = [&options, &stop = stopped[divergence],
                                           index = static_cast<int>(3 * divergence + part)](Progress progress) {
         progress.problem = index;
-        stop = stop || !options.progress(progress);
+        if (!stop && !options.progress(progress)) stop = 1;
         return !stop;
       };
     }
@@ -301,7 +301,7 @@ std::vector<Divergence> batch(Context const& context, std::span<DivergenceProble
 /// The problem of a call whose options have the warm start of OT(a, b), and its options without it.
 Divergence single(Context const& context, std::variant<PointCloud, DivergenceCosts> costs, VectorView a, VectorView b,
                   SolveOptions options) {
-  DivergenceProblem const problem{std::move(costs), a, b, {options.f, options.g}};
+  DivergenceProblem const problem{costs, a, b, {options.f, options.g}};
   options.f = options.g = {};
   return single(context, problem, options, true);
 }

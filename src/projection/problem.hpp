@@ -40,7 +40,7 @@ struct ProjectionProblem {
   /// with rows and columns exchanged.
   bool clamps_in_first_pair_only() const {
     return epsilon_mode == EpsilonMode::clamp && start == ProjectionStart::exp_shifted && !columns_first &&
-           unit_marginals && 2 * std::max(rows, columns) * epsilon <= 1;
+           unit_marginals && static_cast<float>(2 * std::max(rows, columns)) * epsilon <= 1;
   }
 };
 

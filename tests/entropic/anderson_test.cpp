@@ -131,6 +131,19 @@ TEST_P(MixingFloat64, points_of_hardly_any_weight_leave_numbers) {
   }
 }
 
+// Without the return these are 2973 sweeps.
+TEST(SlowMixing, returns_where_overrelaxation_is_slower) {
+  Random random(4);
+  std::vector<double> const x = gaussian_points(600, 16, random);
+  std::vector<double> y = gaussian_points(600, 16, random);
+  for (double& value : y) value = 0.8 * value + 0.3;
+  PointCloud const clouds{{x.data(), 600, 16}, {y.data(), 600, 16}};
+  SolveOptions const options{.eps = 0.3, .method = Method::sinkhorn};
+  Report const report = solve(Context::cpu(1), clouds, options).report();
+  EXPECT_EQ(report.status, Status::converged);
+  EXPECT_LE(report.iterations, 500);
+}
+
 /// The spread of eps is that of hard_problems.
 class MixedSolves : public BackendTest {
  protected:

@@ -229,6 +229,25 @@ TEST(MixingChoiceTest, float64_is_another_chance_after_rounding) {
   EXPECT_TRUE(mixing.is_on());
 }
 
+TEST(MixingChoiceTest, slow_mixing_comes_back_for_good_where_overrelaxation_is_slower) {
+  MixingChoice faster(true), slower(true);
+  for (MixingChoice* const mixing : {&faster, &slower}) {
+    mixing->yield(500, 1e-3);
+    mixing->compare(599, 1);
+    EXPECT_FALSE(mixing->is_on()) << "the sweeps are on trial";
+  }
+  faster.compare(600, 1e-3);
+  faster.compare(700, 1);
+  EXPECT_FALSE(faster.is_on());
+  slower.compare(600, 2e-3);
+  EXPECT_TRUE(slower.is_on());
+  slower.yield(700, 1e-3);
+  EXPECT_TRUE(slower.is_on());
+  slower.end();
+  slower.compare(900, 1);
+  EXPECT_FALSE(slower.is_on()) << "rounding and rejections end it";
+}
+
 Evaluation certificate_of(double row_error, double column_error) {
   Evaluation value{};
   value.row_error = row_error;

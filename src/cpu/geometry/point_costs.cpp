@@ -39,8 +39,8 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
     return cost_.square != 0 ? mean_squared_distance(features, centre, weights) : 0;
   };
   double const of_x = mean_square(x.view(), mu, a), of_y = mean_square(y.view(), nu, b);
-  clouds_[0] = packed(x.view(), std::move(mu), of_x, a);
-  clouds_[1] = packed(y.view(), std::move(nu), of_y, b);
+  clouds_[0] = packed(x.view(), mu, of_x, a);
+  clouds_[1] = packed(y.view(), nu, of_y, b);
   set_bounds();
   shift_[0] = shift_of(Side::rows, x.view());
   shift_[1] = shift_of(Side::columns, y.view());
@@ -261,7 +261,7 @@ std::shared_ptr<PointCosts<T> const> PointCosts<T>::at(Side side, MatrixView poi
   std::vector<double> centre = centre_of("points", features.view(), {});
   if (cost_.is_distance()) centre = cloud(other).centre;
   std::shared_ptr<Cloud const> clouds[2] = {clouds_[0], clouds_[1]};
-  clouds[static_cast<int>(side)] = packed(features.view(), std::move(centre));
+  clouds[static_cast<int>(side)] = packed(features.view(), centre);
   std::shared_ptr<PointCosts> result(new PointCosts(*this, clouds[0], clouds[1]));
   result->shift_[static_cast<int>(side)] = result->shift_of(side, features.view());
   if (cost_.function == CostFunction::cosine)

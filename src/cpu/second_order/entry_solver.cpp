@@ -96,7 +96,7 @@ std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, dou
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   std::vector<LargeEntry> found = largest_of_rows(plan, entry_candidates(per_row, m));
   for (;;) {
-    keep_largest(found, to_size(per_row * static_cast<double>(n)));
+    keep_largest(found, static_cast<std::size_t>(per_row * static_cast<double>(n)));
     std::vector<std::int64_t> rows, columns;
     for (LargeEntry const& entry : found) {
       rows.push_back(entry.i);

@@ -6,6 +6,8 @@ namespace {
 /// A sweep is rejected where its error is above kWorse times the least. The method ends with rejection kMostRejections.
 constexpr double kWorse = 100;
 constexpr int kMostRejections = 3;
+/// The overrelaxed sweeps that have to bring the error below that of slow mixing.
+constexpr int kOverrelaxedTrial = 100;
 
 }  // namespace
 
@@ -25,7 +27,26 @@ void MixingChoice::forget() {
   best_.reset();
 }
 
+void MixingChoice::end() {
+  has_ended_ = true;
+  slow_.reset();
+}
+
+void MixingChoice::yield(int iterations, double error) {
+  if (has_returned_) return;
+  end();
+  slow_ = {iterations, error};
+}
+
+void MixingChoice::compare(int iterations, double error) {
+  if (!slow_ || iterations < slow_->iterations + kOverrelaxedTrial) return;
+  has_returned_ = error > slow_->error;
+  has_ended_ = !has_returned_;
+  slow_.reset();
+}
+
 void MixingChoice::refined() {
+  slow_.reset();
   has_ended_ = rejections_ >= kMostRejections;
   forget();
 }

@@ -36,7 +36,11 @@ class MixingChoice {
 
   /// Another eps, precision or kind of sweep: the next mixed sweep starts anew.
   void forget();
-  void end() { has_ended_ = true; }
+  void end();
+  /// Mixing is slow. Overrelaxed sweeps take its place; if they are no faster, it comes back for good.
+  void yield(int iterations, double error);
+  /// Takes the error of sweeps that are not mixed.
+  void compare(int iterations, double error);
   /// Sweeps are in float64 from here on, which may help the method.
   void refined();
 
@@ -48,6 +52,12 @@ class MixingChoice {
   StepKind kind_ = StepKind::sweeps;
   int rejections_ = 0;
   std::optional<SweepErrors> best_;  // The best errors at this eps.
+  struct Slow {
+    int iterations;
+    double error;
+  };
+  std::optional<Slow> slow_;  // Where mixing yielded, while the sweeps after it are on trial.
+  bool has_returned_ = false;
 };
 
 }  // namespace monge

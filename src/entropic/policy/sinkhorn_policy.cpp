@@ -25,7 +25,7 @@ constexpr double kTrialFall = 0.7;
 constexpr double kDearMixing = 0.2;
 /// Nor are the last sweeps, if at most this many plain ones are foreseen to reach the tolerance.
 constexpr double kFewSweeps = 2;
-/// Mixing ends where kMixingPatience sweeps at the eps of the problem leave more than this fraction of the error.
+/// Mixing is slow where kMixingPatience sweeps at the eps of the problem leave more than this fraction of the error.
 constexpr int kMixingPatience = 30;
 constexpr double kMixingFall = 2. / 3;
 /// Relative error at which a rung ends. A misplaced fraction s of the mass moves across a gap of many eps by about s
@@ -115,7 +115,13 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (rounding_.doubts() || has_reached_target()) return ask_certificate();
   if (rounding_.foresees_floor(last_, target_)) return go_no_further();
   bool const is_slow = trend_.sweeps() >= kMixingPatience && trend_.fraction_since(kMixingPatience) > kMixingFall;
-  if (is_mixed && (is_slow || rounding_.blurs(last_))) mixing_.end();
+  if (!is_mixed) {
+    mixing_.compare(iterations_, last_.error());
+  } else if (rounding_.blurs(last_) || (is_slow && newton_.is_allowed())) {
+    mixing_.end();
+  } else if (is_slow) {
+    mixing_.yield(iterations_, last_.error());
+  }
   if (ends_trial() && has_failed_trial()) return start_ladder();
   bool const is_near = is_warm_ && !has_failed_trial();
   if ((!on_trial_ || is_near) && newton_.pays(trend_, target_ * mass_, precision(), rounding_.floor(last_, target_)))
