@@ -403,7 +403,7 @@ TEST_P(KeptTiles, lists_of_both_sides_hold_the_same_pairs) {
   auto const entropic = swept(problem, Precision::float32);
   cuda::Problem const& of = static_cast<cuda::EntropicOperator const&>(*entropic).problem();
   cuda::Potentials potentials;
-  cuda::PlanTiles tiles(of);
+  cuda::PlanTiles tiles(of, cuda::PlanTiles::Sums::listed);
   for (int time : {0, 1}) {  // The second search finds the memory of the first.
     tiles.find(copied(*entropic, of.runtime, potentials), (1 + time) * eps());
     HostList const rows(*of.runtime, tiles.of(Side::rows)), columns(*of.runtime, tiles.of(Side::columns));
@@ -460,7 +460,7 @@ TEST_F(MemoryOfTiles, cuda_is_that_of_squares_with_mass) {
   MemoryCount& count = backend_of(context).memory();
   std::int64_t const before = MemoryPeak(count).bytes();
   MemoryPeak const peak(count);
-  cuda::PlanTiles tiles(of);
+  cuda::PlanTiles tiles(of, cuda::PlanTiles::Sums::listed);
   tiles.find(potentials, 0.01 * 0.01);
   std::int64_t const squares = HostList(*of.runtime, tiles.of(Side::rows)).first.back();
   EXPECT_LT(squares, problem.n() / 1024 * (problem.m() / 1024) / 8);
