@@ -80,7 +80,7 @@ class BasicVectorView {
   /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span. A view of a temporary,
   /// such as plan.f(), is valid only within the same expression. Options that are kept need a view of a variable.
   template <RealRange Range>
-  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): a view of what it is given
+  // NOLINTNEXTLINE(google-explicit-constructor,bugprone-forwarding-reference-overload): a range converts to its view
   BasicVectorView(Range&& range MONGE_LIFETIME_BOUND)
       : BasicVectorView(std::span(range).data(), static_cast<std::int64_t>(std::span(range).size())) {}
   /// A writable view is readable.

@@ -117,9 +117,10 @@ struct Report {
   double primal = 0;
   double dual = 0;  ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
   double gap = 0;   ///< primal - dual. To first order, its size is the error of primal: docs/math.md, section 1.
-  /// An upper bound of the mass that the sums of passes lack, by method multiscale or automatic: of the pairs left out,
-  /// and on CUDA of expansions (docs/math.md, section 20). marginal_error, dual and gap are bounds that hold for the
-  /// plan of all pairs. The other values are of the sums. 0 where these lack nothing; NaN without a certificate.
+  /// An upper bound of the mass that the sums of passes lack, by method multiscale or automatic: the mass of the pairs
+  /// left out and, on CUDA, the error of expansions (docs/math.md, section 20). marginal_error, dual and gap are bounds
+  /// that hold for the plan of all pairs. The other values follow from the sums as they are. 0 where these lack
+  /// nothing; NaN without a certificate.
   double left_out = 0;
   int ranks = 1;  ///< Processes that shared the work: Context::distributed().
   struct {

@@ -24,7 +24,7 @@ struct Evaluation {
   double dual_of_columns;  // The same of b and g
   double gap;              // primal - dual, from sums of small terms: SideSums::gap of both sides
   /// An upper bound of the mass that the sums of the pass lack. Errors, dual and gap are bounds that allow for it;
-  /// mass, costs and entropy are those of the sums.
+  /// mass, costs and entropy do not: they follow from the sums as they are.
   double left_out = 0;
 };
 

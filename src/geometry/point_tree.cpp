@@ -61,9 +61,9 @@ class Splitter {
     if (2 * q + 1 < tree_.nodes(height - 1)) split_below(height - 1, 2 * q + 1);
   }
 
-  /// Puts the points of the left child of a node before those of the right one. The points are already sorted by
-  /// label, so only points with the label of the middle point move. The two arrays of points alternate: nodes of even
-  /// height have theirs in the first array, nodes of odd height in the second.
+  /// Moves the points of the left child of a node before the points of the right child. The points are already sorted
+  /// by label, so only points with the label of the middle point move. The two arrays of points alternate: nodes of
+  /// even height have theirs in the first array, nodes of odd height in the second.
   void split(int height, std::int64_t q) {
     std::size_t const begin = to_size(tree_.first_point(height, q)), end = to_size(tree_.first_point(height, q + 1));
     std::size_t const middle = to_size(tree_.first_point(height - 1, 2 * q + 1));

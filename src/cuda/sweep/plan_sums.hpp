@@ -46,7 +46,8 @@ struct JoinedSumsArguments {
   PointParts marginals[2], costs[2];
   double const* potential[2];
   PlanSumsOutput out;
-  // Bounds of what the marginal of each point lacks: of its pairs left out, null for nothing; and relative to itself.
+  // The marginal of a point lacks at most left_out[side][point], of pairs that were left out, plus lack[side] times
+  // itself. A null array counts as zeros.
   double const* left_out[2] = {};
   double lack[2] = {};
 };

@@ -8,8 +8,9 @@
 //
 //   sum_j w_j exp(z_ij) = sum_alpha (lambda u_i)^alpha / alpha! M_alpha,   M_alpha = sum_j w_j v_j^alpha
 //
-// Costs need sum_j w_j |x_i - y_j|^2 exp(z_ij), where |x_i - y_j|^2 = |m - y_j|^2 + <u_i, u_i + 2 D> - 2 <u_i, v_j>:
-// the same with the weights w_j |m - y_j|^2, and z exp(z), whose terms are those of exp(z) times their degree.
+// Costs need sum_j w_j |x_i - y_j|^2 exp(z_ij), where |x_i - y_j|^2 = |m - y_j|^2 + <u_i, u_i + 2 D> - 2 <u_i, v_j>.
+// The first part is a sum as above, with w_j |m - y_j|^2 in place of w_j. The last part needs the series of z exp(z):
+// each term of the series of exp(z) times its degree.
 //
 // Error: the terms of exp(z) above degree k are at most |z|^(k + 1) / (k + 1)! exp(|z|) of exp(z).
 //
@@ -310,19 +311,11 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
 template <class T, class TPoint, bool kEvaluates>
 void launch(ListedArguments const& arguments, cudaStream_t stream) {
   int const rows = divided_up(arguments.tiles.rows.tiles(), Expansion::kBlockTiles);
-  auto const launch_in = [&]<int kDimension>() {
-    launch_chained(expanded_kernel<T, TPoint, kDimension, kEvaluates>, divided_up(rows * arguments.tiles.parts, kWarps),
-                   kThreads, 0, stream, arguments);
-  };
-  static_assert(Expansion::kMostDimensions == 3);
-  switch (arguments.tiles.rows.dimension) {
-    case 1:
-      return launch_in.template operator()<1>();
-    case 2:
-      return launch_in.template operator()<2>();
-    default:
-      return launch_in.template operator()<3>();
-  }
+  with_dimension(arguments.tiles.rows.dimension, [&]<int kDimension>() {
+    if constexpr (kDimension <= Expansion::kMostDimensions)
+      launch_chained(expanded_kernel<T, TPoint, kDimension, kEvaluates>,
+                     divided_up(rows * arguments.tiles.parts, kWarps), kThreads, 0, stream, arguments);
+  });
 }
 
 }  // namespace

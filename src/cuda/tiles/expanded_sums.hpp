@@ -1,11 +1,11 @@
-// Sums over expanded blocks of pairs (Expansion), beside those of listed_pass.cu over the other listed tiles.
+// Sums over the blocks of pairs that are expanded (struct Expansion). listed_pass.cu sums the other listed tiles.
 #pragma once
 #include "cuda/tiles/listed_pass.hpp"
 
 namespace monge::cuda {
 
-/// What a kernel of sums reads and writes, in the order of the rows' tree. A row has the partial sums of listed tiles
-/// first, and those of expanded blocks from number ListedTiles::parts on.
+/// What a kernel of sums reads and writes, in the order of the rows' tree. A row has ListedTiles::parts partial sums of
+/// listed tiles, and after them as many of expanded blocks.
 struct ListedArguments {
   ListedTiles tiles;
   double factor;

@@ -48,8 +48,10 @@ struct Expansion {
 
   double const* row_boxes = nullptr;     // Boxes of kBlockTiles tiles each (geometry/tile_model.hpp),
   double const* column_boxes = nullptr;  // and of words of tiles.
-  double largest = 0;  // The largest |z| of which exp(z) is expanded; 0: sums have no slots for expanded blocks.
-  double error = 0;    // What sums lack at most, relative to themselves. Up to rounding they are at most the true ones.
+  /// A block is expanded only if |z| is below `largest` for its pairs. 0: there is no expansion, and rows have no
+  /// partial sums of expanded blocks.
+  double largest = 0;
+  double error = 0;    // A sum lacks at most this fraction of itself. Up to rounding, no sum is above the true one.
   bool is_on = false;  // If not, no block is expanded.
 
   /// For sums that may lack the fraction `error`.

@@ -20,7 +20,7 @@ __device__ __forceinline__ std::int64_t square_at(TileBits const& bits, int row_
   return bits.first[at] + __popc(marks & ((1u << word % 32) - 1));
 }
 
-/// The largest <x - m, y - m'> of which the exponential is expanded; 0: no block is expanded.
+/// The bound of <x - m, y - m'> for the points of a block that is expanded; 0: no block is expanded.
 __device__ __forceinline__ float reach_of(ListedArguments const& arguments) {
   Expansion const& expansion = arguments.tiles.expansion;
   if (!expansion.is_on) return 0;
@@ -42,8 +42,9 @@ __device__ __forceinline__ bool is_expanded(ListedTiles const& tiles, int block_
   return most < reach;
 }
 
-/// The set bits of the row of a tile in turn: each `parts`-th from number `part` on. kSkipsBlocks: without those of
-/// blocks that are expanded at `reach`. All lanes of a warp together. Little is kept in registers, which passes need.
+/// Goes over the set bits of the row of a tile: each `parts`-th from number `part` on. With kSkipsBlocks it leaves out
+/// the bits of blocks that are expanded at `reach`. All lanes of a warp call it together. It keeps little in registers,
+/// which passes need.
 template <bool kSkipsBlocks = false>
 class SetBits {
  public:

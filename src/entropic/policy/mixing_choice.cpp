@@ -6,7 +6,7 @@ namespace {
 /// A sweep is rejected where its error is above kWorse times the least. The method ends with rejection kMostRejections.
 constexpr double kWorse = 100;
 constexpr int kMostRejections = 3;
-/// The overrelaxed sweeps that have to bring the error below that of slow mixing.
+/// Overrelaxation replaces slow mixing if its error after this number of sweeps is below that of the last mixed sweep.
 constexpr int kOverrelaxedTrial = 100;
 
 }  // namespace

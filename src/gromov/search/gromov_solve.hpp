@@ -66,8 +66,9 @@ class GromovSolve {
 
   void begin();
   void first_steps(std::vector<Search*> const& searches);
-  /// The searches that go on after their first steps: those of different plans whose values are near the least, and
-  /// the one from the product plan, whose value falls late. `order` is all searches.
+  /// Chooses the searches that continue after their first steps, from all searches. Of searches with the same plan it
+  /// chooses one. It leaves out values far above the least one, but not the search from the product plan, whose value
+  /// falls late.
   std::vector<Search*> worthwhile(std::vector<Search*> order) const;
   void finish(std::vector<Search*> const& searches);
   void finish(Search& search);
