@@ -22,6 +22,7 @@
 #include "cpu/assignment/operator.hpp"
 #include "cpu/entropic/entropic_operator.hpp"
 #include "cpu/entropic/mixture.hpp"
+#include "cpu/geometry/cloud_tree.hpp"
 #include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
 #include "cpu/geometry/ordered_clouds.hpp"
@@ -86,8 +87,13 @@ class CpuBackend final : public Backend {
     return made_of<std::unique_ptr<EntropicOperator>>(inputs, [&](OperatorInput const& input) { return make(input); });
   }
 
-  PointOrders orders(EntropicOperator const& entropic) const override {
-    return static_cast<cpu::HostVectorOperations const&>(entropic.vectors()).orders();
+  std::unique_ptr<CloudTree> tree(EntropicOperator const& entropic, OperatorInput const& input,
+                                  Side side) const override {
+    PointCloud const& clouds = clouds_of(input.geometry);
+    PointOrders const& orders = static_cast<cpu::HostVectorOperations const&>(entropic.vectors()).orders();
+    PointOrder const& order = *orders.of[static_cast<int>(side)];
+    return side == Side::rows ? cpu::cloud_tree(clouds.x, clouds.labels.x, input.marginals.a, order, threads_)
+                              : cpu::cloud_tree(clouds.y, clouds.labels.y, input.marginals.b, order, threads_);
   }
 
   double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {

@@ -24,6 +24,7 @@
 #include "cuda/projection/operator.hpp"
 #include "cuda/regularized/quadratic_operator.hpp"
 #include "cuda/regularized/splitting_operator.hpp"
+#include "cuda/tiles/cloud_tree.hpp"
 #include "geometry/validation.hpp"
 #include "seam/values.hpp"
 
@@ -111,10 +112,14 @@ class CudaBackend final : public Backend {
     return operators;
   }
 
-  PointOrders orders(monge::EntropicOperator const& entropic) const override {
+  std::unique_ptr<CloudTree> tree(monge::EntropicOperator const& entropic, OperatorInput const& input,
+                                  Side side) const override {
     DeviceGuard const guard(runtime_->index());
-    Ordering const* const ordering = static_cast<EntropicOperator const&>(entropic).problem().ordering.get();
-    return ordering ? orders_of(*runtime_, *ordering) : PointOrders{};
+    Problem const& problem = static_cast<EntropicOperator const&>(entropic).problem();
+    Labels const& labels = clouds_of(input.geometry).labels;
+    return cloud_tree(runtime_, problem.ordering->of(side).points(), problem.costs->of_points()->features(side),
+                      problem.weights[side_index(side)]->weight(),
+                      read_labels(*this, side == Side::rows ? labels.x : labels.y));
   }
 
   /// At an eps far above all costs the plan is the product of the weights.

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <utility>
 #include <vector>
 
 #include "core/numbers.hpp"
-#include "core/parallel.hpp"
 #include "core/stopwatch.hpp"
-#include "geometry/point_tree.hpp"
 #include "geometry/validation.hpp"
-#include "seam/values.hpp"
 
 namespace monge {
 namespace {
@@ -23,117 +21,14 @@ constexpr double kRadius = 1. / 3;
 constexpr double kFewPairs = 4e6;
 /// A stage on coarse clouds at the last eps has at most this fraction of the pairs.
 constexpr double kWorthwhile = 0.25;
+/// Its radius is less, down to this part, where a stage has at most the fraction kCheap of the pairs: a start with
+/// smaller errors saves passes over all points.
+constexpr double kLeastPart = 0.35355339059327379, kCheap = 1. / 64;
 /// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. At
 /// the last eps it is a fraction of the tolerance.
 constexpr double kStageError = 3e-4, kLastStage = 0.25;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;
-
-/// The parts in which threads cut a tree, and the pairs of a pass in the time to join or cut a node.
-constexpr std::int64_t kPartsOfCut = 64, kPairsOfNode = 64;
-
-/// Points with masses, and with labels if the problem has them.
-struct Cloud {
-  std::vector<double> points, mass;
-  std::vector<std::int64_t> labels;
-
-  std::int64_t size() const { return std::ssize(mass); }
-};
-
-/// The nodes of a cloud's tree, with their masses, their centres and the moments of inertia about these.
-class CloudTree {
- public:
-  CloudTree(MatrixView points, IndexView labels, std::vector<double> const& weights, PointOrder const& order,
-            int threads)
-      : tree_(points.rows(), 1), dimension_(points.columns()), labels_(in_order(labels, order)) {
-    centre_ = in_order(points, order, threads);
-    centre_.resize(to_size(tree_.nodes() * dimension_));
-    mass_.resize(to_size(tree_.nodes()));
-    inertia_.resize(to_size(tree_.nodes()));
-    parallel_for(useful_threads(threads, points.rows(), 1), points.rows(),
-                 [&](std::int64_t place) { mass_[to_size(place)] = weights[to_size(order.point[to_size(place)])]; });
-    for (int height = 1; height < tree_.heights(); ++height) {
-      parallel_for(useful_threads(threads, tree_.nodes(height), kPairsOfNode), tree_.nodes(height),
-                   [&](std::int64_t q) { join(height, q); });
-    }
-  }
-
-  /// The nodes nearest to the root whose points have one label and at most this root mean square distance from their
-  /// centre.
-  Cloud cut(double radius, int threads) const {
-    int least_height = tree_.heights() - 1;
-    while (least_height > 0 && tree_.nodes(least_height) < kPartsOfCut) --least_height;
-    std::vector<Node> roots;
-    split(tree_.heights() - 1, 0, radius * radius, least_height, roots);
-    std::vector<Cloud> parts(roots.size());
-    parallel_for(useful_threads(threads, tree_.nodes(0), kPairsOfNode), std::ssize(roots), [&](std::int64_t k) {
-      add(roots[to_size(k)].height, roots[to_size(k)].q, radius * radius, parts[to_size(k)]);
-    });
-    Cloud cloud;
-    for (Cloud const& part : parts) {
-      cloud.points.insert(cloud.points.end(), part.points.begin(), part.points.end());
-      cloud.mass.insert(cloud.mass.end(), part.mass.begin(), part.mass.end());
-      cloud.labels.insert(cloud.labels.end(), part.labels.begin(), part.labels.end());
-    }
-    return cloud;
-  }
-
- private:
-  void join(int height, std::int64_t q) {
-    std::size_t const node = to_size(tree_.index(height, q)), first = to_size(tree_.index(height - 1, 2 * q));
-    std::size_t const second = first + 1, d = to_size(dimension_);
-    bool const has_second = 2 * q + 1 < tree_.nodes(height - 1);
-    double const other = has_second ? mass_[second] : 0;
-    double const mass = mass_[node] = mass_[first] + other;
-    double const share = mass > 0 ? other / mass : 0;
-    double square = 0;
-    for (std::size_t k = 0; k < d; ++k) {
-      double const apart = has_second ? centre_[second * d + k] - centre_[first * d + k] : 0;
-      centre_[node * d + k] = centre_[first * d + k] + share * apart;
-      square += apart * apart;
-    }
-    inertia_[node] = inertia_[first] + (has_second ? inertia_[second] : 0) + mass_[first] * share * square;
-  }
-
-  struct Node {
-    int height;
-    std::int64_t q;
-  };
-
-  bool is_small(int height, std::int64_t q, double square) const {
-    std::size_t const node = to_size(tree_.index(height, q));
-    bool const has_one_label =
-        labels_.empty() || label(height, q) == labels_[to_size(tree_.first_point(height, q + 1) - 1)];
-    return height == 0 || (has_one_label && inertia_[node] <= square * mass_[node]);
-  }
-  /// The label of the first point of a node.
-  std::int64_t label(int height, std::int64_t q) const { return labels_[to_size(tree_.first_point(height, q))]; }
-
-  /// The nodes of a height in a cut of the tree below a node, or the members of the cut above them.
-  void split(int height, std::int64_t q, double square, int least_height, std::vector<Node>& out) const {
-    if (height <= least_height || is_small(height, q, square)) return out.push_back({height, q});
-    split(height - 1, 2 * q, square, least_height, out);
-    if (2 * q + 1 < tree_.nodes(height - 1)) split(height - 1, 2 * q + 1, square, least_height, out);
-  }
-
-  void add(int height, std::int64_t q, double square, Cloud& cloud) const {
-    std::size_t const node = to_size(tree_.index(height, q)), d = to_size(dimension_);
-    if (mass_[node] == 0) return;
-    if (is_small(height, q, square)) {
-      cloud.mass.push_back(mass_[node]);
-      if (!labels_.empty()) cloud.labels.push_back(label(height, q));
-      for (std::size_t k = 0; k < d; ++k) cloud.points.push_back(centre_[node * d + k]);
-      return;
-    }
-    add(height - 1, 2 * q, square, cloud);
-    if (2 * q + 1 < tree_.nodes(height - 1)) add(height - 1, 2 * q + 1, square, cloud);
-  }
-
-  TileTree tree_;
-  std::int64_t dimension_;
-  std::vector<std::int64_t> labels_;             // In the order of the points; empty without labels.
-  std::vector<double> centre_, mass_, inertia_;  // Nodes in the order of TileTree::index().
-};
 
 /// A problem on the way to the caller's.
 struct Stage {
@@ -148,22 +43,26 @@ double pairs_of(PointCloud const& clouds) {
   return static_cast<double>(clouds.x.rows()) * static_cast<double>(clouds.y.rows());
 }
 
-/// The stages from the last one to the first. `clouds`: those of the problem, in host memory.
-std::vector<Stage> stages_of(SinkhornProblem const& problem, PointCloud const& clouds, PointOrders const& orders,
-                             int threads) {
-  CloudTree const x(clouds.x, clouds.labels.x, problem.marginals.a, *orders.of[0], threads);
-  CloudTree const y(clouds.y, clouds.labels.y, problem.marginals.b, *orders.of[1], threads);
+/// The stages from the last one to the first.
+std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& problem) {
+  PointCloud const& clouds = clouds_of(problem.geometry);
+  OperatorInput const input{problem.geometry, problem.marginals, {}};
+  std::unique_ptr<CloudTree> const x = backend.tree(*problem.entropic, input, Side::rows),
+                                   y = backend.tree(*problem.entropic, input, Side::columns);
   double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
   std::vector<Stage> stages;
   for (double eps = problem.options.eps;; eps *= kFactor) {
-    double const radius = kRadius * std::sqrt(eps / clouds.scale);
     bool const is_last = eps == problem.options.eps;
-    Stage stage{eps, x.cut(radius, threads), y.cut(radius, threads),
-                is_last && tolerance > 0 ? kLastStage * tolerance : kStageError};
-    bool const is_worthwhile = !is_last || stage.pairs() <= kWorthwhile * pairs_of(clouds);
-    bool const is_first = (is_worthwhile && stage.pairs() <= kFewPairs) || eps >= top;
-    if (is_worthwhile) stages.push_back(std::move(stage));
-    if (is_first) return stages;
+    double pairs = 0;
+    for (double part = is_last ? kLeastPart : 1;; part = std::min(1.0, part * std::numbers::sqrt2)) {
+      double const radius = part * kRadius * std::sqrt(eps / clouds.scale);
+      pairs = static_cast<double>(x->cut(radius)) * static_cast<double>(y->cut(radius));
+      if (part == 1 || pairs <= kCheap * pairs_of(clouds)) break;
+    }
+    bool const is_worthwhile = !is_last || pairs <= kWorthwhile * pairs_of(clouds);
+    if (is_worthwhile)
+      stages.push_back({eps, x->cloud(), y->cloud(), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError});
+    if ((is_worthwhile && pairs <= kFewPairs) || eps >= top) return stages;
   }
 }
 
@@ -177,9 +76,7 @@ SinkhornProblem problem_of(Stage const& stage, SinkhornProblem const& last) {
   clouds.labels.x = {stage.x.labels.data(), std::ssize(stage.x.labels)};
   clouds.labels.y = {stage.y.labels.data(), std::ssize(stage.y.labels)};
   result.geometry = clouds;
-  result.marginals = last.marginals;
-  result.marginals.a = stage.x.mass;
-  result.marginals.b = stage.y.mass;
+  result.marginals = {stage.x.mass, stage.y.mass};
   result.options = last.options;
   result.options.eps = stage.eps;
   result.options.tolerance = stage.tolerance;
@@ -196,52 +93,49 @@ struct Solved {
   std::unique_ptr<PlanOperator> plan;
   double eps = 0;
 
-  /// The potential at the points of one side.
-  std::vector<double> potential(Side side, PointCloud const& clouds, PointOrders const& orders,
-                                Penalties const& penalties) const {
+  /// The plan whose transform of one side is that at the points of a problem.
+  std::unique_ptr<PlanOperator> at(Side side, SinkhornProblem const& problem) const {
+    PointCloud const& clouds = clouds_of(problem.geometry);
     bool const of_rows = side == Side::rows;
-    NewPoints const points{of_rows ? clouds.x : clouds.y, of_rows ? clouds.labels.x : clouds.labels.y,
-                           orders.of[static_cast<int>(side)]};
-    std::vector<double> values(to_size(points.points.rows()));
-    plan->points().at(side, points)->transform(side, MutableVectorView(values));
-    for (double& value : values) value /= 1 + eps / penalties.of(side);
-    return values;
+    return plan->points().at(
+        side, {of_rows ? clouds.x : clouds.y, of_rows ? clouds.labels.x : clouds.labels.y, problem.entropic.get()});
+  }
+  /// The potentials at the points of a problem.
+  Potentials potentials(SinkhornProblem const& problem) const {
+    Penalties const penalties = penalties_of(problem.options);
+    Potentials result;
+    for (Side const side : kSides) {
+      std::vector<double>& values = side == Side::rows ? result.f : result.g;
+      values.resize(to_size(problem.entropic->size(side)));
+      at(side, problem)->transform(side, MutableVectorView(values));
+      for (double& value : values) value /= 1 + eps / penalties.of(side);
+    }
+    return result;
+  }
+  /// Adds these potentials, times a factor, to those of a problem.
+  void add(double factor, SinkhornProblem& problem) const {
+    Penalties const penalties = penalties_of(problem.options);
+    for (Side const side : kSides)
+      problem.entropic->add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem));
   }
 };
 
 /// Starts an operator from the stages before. Potentials are smooth functions of eps where eps is small: those of two
 /// stages are continued as a line.
-void start_from(Solved const& last, Solved const& before, PointOrders const& orders, SinkhornProblem& problem) {
-  PointCloud const& clouds = clouds_of(problem.geometry);
-  Penalties const penalties = penalties_of(problem.options);
+void start_from(Solved const& last, Solved const& before, SinkhornProblem& problem) {
   double const eps = problem.options.eps;
-  std::vector<double> potentials[2];
-  for (Side const side : kSides) {
-    std::vector<double>& potential = potentials[static_cast<int>(side)];
-    potential = last.potential(side, clouds, orders, penalties);
-    if (!before.plan || eps == last.eps) continue;
-    std::vector<double> const earlier = before.potential(side, clouds, orders, penalties);
-    double const factor = (eps - last.eps) / (last.eps - before.eps);
-    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] += factor * (potential[i] - earlier[i]);
-  }
-  problem.entropic->set_potentials(VectorView(potentials[0]), VectorView(potentials[1]));
+  bool const continues = before.plan && eps != last.eps;
+  double const factor = continues ? (eps - last.eps) / (last.eps - before.eps) : 0;
+  problem.entropic->set_potentials({}, {});
+  last.add(1 + factor, problem);
+  if (continues) before.add(-factor, problem);
 }
 
 }  // namespace
 
 void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int index) {
-  PointCloud const& clouds = clouds_of(problem.geometry);
-  if (pairs_of(clouds) <= kFewPairs || problem.entropic->is_self()) return;
-  Penalties const penalties = penalties_of(problem.options);
-  std::vector<std::vector<double>> copies;
-  Geometry const on_this_host = on_host(backend, problem.geometry, copies);
-  PointCloud of_trees = clouds_of(on_this_host);
-  std::vector<std::int64_t> const labels[2] = {read_labels(backend, clouds.labels.x),
-                                               read_labels(backend, clouds.labels.y)};
-  of_trees.labels.x = {labels[0].data(), std::ssize(labels[0])};
-  of_trees.labels.y = {labels[1].data(), std::ssize(labels[1])};
-  PointOrders const orders = backend.orders(*problem.entropic);
-  std::vector<Stage> stages = stages_of(problem, of_trees, orders, host_threads(backend));
+  if (pairs_of(clouds_of(problem.geometry)) <= kFewPairs || problem.entropic->is_self()) return;
+  std::vector<Stage> stages = stages_of(backend, problem);
   Stopwatch const watch;
   bool goes_on = true;
   Solved last, before;
@@ -249,7 +143,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     SinkhornProblem stage = problem_of(stages.back(), problem);
     stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage));
     double const eps = stage.options.eps;
-    if (last.plan) start_from(last, before, backend.orders(*stage.entropic), stage);
+    if (last.plan) start_from(last, before, stage);
     if (problem.options.progress) {
       stage.options.progress = [&](Progress const& of_stage) {
         Progress progress = of_stage;
@@ -257,9 +151,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
         progress.seconds = watch.seconds();
         progress.problem = index;
         progress.potentials = [&] {
-          Solved const present{stage.entropic->plan(of_stage.eps), of_stage.eps};
-          return Potentials{present.potential(Side::rows, clouds, orders, penalties),
-                            present.potential(Side::columns, clouds, orders, penalties)};
+          return Solved{stage.entropic->plan(of_stage.eps), of_stage.eps}.potentials(problem);
         };
         return goes_on = problem.options.progress(progress);
       };
@@ -270,7 +162,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     last = {stage.entropic->plan(eps), eps};
   }
   if (!last.plan) return;
-  start_from(last, before, orders, problem);
+  start_from(last, before, problem);
   if (!goes_on) problem.options.progress = [](Progress const&) { return false; };
 }
 

@@ -13,6 +13,7 @@
 #include "core/memory_count.hpp"
 #include "ranks/ranks.hpp"
 #include "seam/assignment_operator.hpp"
+#include "seam/cloud_tree.hpp"
 #include "seam/entropic_operator.hpp"
 #include "seam/mixture.hpp"
 #include "seam/projection_operator.hpp"
@@ -107,8 +108,9 @@ class EntropicBackend {
     entropic.reset();
     entropic = entropic_operator(input.geometry, input.marginals, input.options);
   }
-  /// The orders that the points have inside an operator that leaves out pairs; null for others. Waits.
-  virtual PointOrders orders(EntropicOperator const& entropic) const = 0;
+  /// The tree of the points of one side of an operator that leaves out pairs, which was made from `input`.
+  virtual std::unique_ptr<CloudTree> tree(EntropicOperator const& entropic, OperatorInput const& input,
+                                          Side side) const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of costs whose operators do not know it. One pass in float64; waits.
   virtual double mean_cost(PointCloud const& clouds, Marginals const& marginals) const = 0;
   /// The sweeper lives no longer than the backend.

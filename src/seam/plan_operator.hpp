@@ -16,7 +16,6 @@
 
 #include "core/side.hpp"
 #include "geometry/point_cost.hpp"
-#include "geometry/point_tree.hpp"
 #include "seam/entry_solver.hpp"
 #include "seam/vectors.hpp"
 
@@ -94,13 +93,15 @@ class PlanEntries {
   virtual std::unique_ptr<EntrySolver> entry_solver(double per_row) = 0;
 };
 
+class EntropicOperator;
+
 /// Points that take the place of a plan's.
 struct NewPoints {
   MatrixView points;
   IndexView labels = {};  // Empty without labels.
-  /// For a plan that leaves out pairs: an order of the points by labels first, in which points of one label that are
-  /// near each other lie side by side. Null: the order of a tree.
-  std::shared_ptr<PointOrder const> order = {};
+  /// An operator for the same cost that has these points on this side, as it was given them. Its packed points and
+  /// their order are used where they serve. Null: there is none.
+  EntropicOperator const* of = nullptr;
 };
 
 /// The points of a plan, and derivatives by them.
@@ -126,7 +127,7 @@ class PlanPoints {
   /// change of sum_j P_ij dC_ij/dp_i at fixed potentials,
   ///   gradients_i = sum_j P_ij (d(dC_ij/dp_i) - dC_ij / eps dC_ij/dp_i).
   virtual void distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) = 0;
-  /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
+  /// The same plan with this side's points replaced by others, without weights and without a potential: only shares and
   /// transforms are defined for them. The other side is shared.
   virtual std::unique_ptr<PlanOperator> at(Side side, NewPoints const& given) const = 0;
 };

@@ -156,7 +156,8 @@ TEST_P(KeptTiles, sums_lack_at_most_the_share) {
 }
 
 // The last half-step of a sweep gives the columns their weights, up to what its sums lack and, in float32, the rounding
-// of four numbers of the size of potentials and costs over eps.
+// of four numbers of the size of potentials and costs over eps. Its lists are for the softmins of the rows over a few
+// near tiles. Where these hold half of a sum, the potential is eps log 2 less, and a column may lack twice the share.
 TEST_P(KeptTiles, half_steps_meet_their_marginal) {
   Problem const problem = problem_of(GetParam());
   for (Precision const precision : {Precision::float32, Precision::float64}) {
@@ -175,8 +176,8 @@ TEST_P(KeptTiles, half_steps_meet_their_marginal) {
       for (Real const value : start.of(side)) size = std::max(size, static_cast<double>(std::abs(value)));
     double const rounding = is_float ? 4 * 0x1p-24 * (3 * size / eps()) : kRounding;
     for (std::size_t j = 0; j < marginal.size(); ++j)
-      ASSERT_NEAR(marginal[j], problem.b[j], (kLeftOut + rounding) * problem.b[j] + kDenormal) << j;
-    EXPECT_LE(value.column_error, 2 * kLeftOut + rounding);
+      ASSERT_NEAR(marginal[j], problem.b[j], (2 * kLeftOut + rounding) * problem.b[j] + kDenormal) << j;
+    EXPECT_LE(value.column_error, 3 * kLeftOut + rounding);
   }
 }
 

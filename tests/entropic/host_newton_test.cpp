@@ -20,7 +20,10 @@ class WaitingDevice final : public Backend {
   }
   Device device() const override { return of_.device(); }
   Ranks* ranks() const override { return of_.ranks(); }
-  PointOrders orders(EntropicOperator const& entropic) const override { return of_.orders(entropic); }
+  std::unique_ptr<CloudTree> tree(EntropicOperator const& entropic, OperatorInput const& input,
+                                  Side side) const override {
+    return of_.tree(entropic, input, side);
+  }
   DeviceInfo info() const override { return of_.info(); }
   MemoryCount& memory() const override { return of_.memory(); }
   std::vector<double> read(MatrixView view) const override { return of_.read(view); }

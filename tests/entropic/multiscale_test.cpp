@@ -1,12 +1,19 @@
 // Method multiscale, against sums over all pairs and against solves over all pairs.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
+#include "geometry/validation.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/refusal.hpp"
+#include "seam/backend.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -353,6 +360,130 @@ TEST_P(Multiscale, coarse_clouds_have_labels) {
       for (std::size_t i = 0; i < wanted.size(); ++i)
         largest = std::max(largest, std::abs(found[i] - static_cast<double>(wanted[i]) - mean));
       EXPECT_LE(largest, 2 * options.eps / 9);
+    }
+  }
+}
+
+/// The mass, its first moments and its second moment, of all points and of those with each label.
+struct Moments {
+  double mass = 0, second = 0;
+  std::vector<double> first;
+
+  /// The second moment about the centre.
+  double inertia() const {
+    double square = 0;
+    for (double const value : first) square += value * value;
+    return mass > 0 ? second - square / mass : 0;
+  }
+};
+std::map<std::int64_t, Moments> moments_of(std::vector<double> const& points, std::vector<double> const& mass,
+                                           std::vector<std::int64_t> const& labels) {
+  std::size_t const d = points.size() / mass.size();
+  std::map<std::int64_t, Moments> result;
+  for (std::size_t i = 0; i < mass.size(); ++i) {
+    Moments& of = result[labels.empty() ? 0 : labels[i]];
+    of.first.resize(d);
+    of.mass += mass[i];
+    for (std::size_t k = 0; k < d; ++k) {
+      of.first[k] += mass[i] * points[i * d + k];
+      of.second += mass[i] * points[i * d + k] * points[i * d + k];
+    }
+  }
+  return result;
+}
+
+// A node keeps its mass and its centre, so what a cut lacks of the second moment is the inertia within its nodes.
+TEST_P(Multiscale, coarse_clouds_keep_mass_and_centres) {
+  Context const on = context();
+  Backend const& backend = backend_of(on);
+  for (LabelKind const labels : {LabelKind::none, LabelKind::moderate}) {
+    Problem const problem = with_labels(cloud_problem(CloudKind::clusters, 2, Weights::with_zeros, 3), labels);
+    bool const has_labels = labels != LabelKind::none;
+    OperatorOptions const options{.precision = Precision::float64, .truncation = 1e-6};
+    Marginals const marginals{problem.a, problem.b};
+    Geometry const geometry = problem.geometry();
+    auto const entropic = backend.entropic_operator(geometry, marginals, options);
+    for (Side const side : {Side::rows, Side::columns}) {
+      bool const is_rows = side == Side::rows;
+      std::vector<double> const& mass = is_rows ? problem.a : problem.b;
+      std::map<std::int64_t, Moments> const given =
+          moments_of((is_rows ? problem.x : problem.y).values(), mass, is_rows ? problem.labels_x : problem.labels_y);
+      auto const tree = backend.tree(*entropic, {geometry, marginals, options}, side);
+      for (double const radius : {0.0, 0.01, 0.05, 1e3}) {
+        SCOPED_TRACE(testing::Message() << "labels " << has_labels << ", rows " << is_rows << ", radius " << radius);
+        std::int64_t const size = tree->cut(radius);
+        Cloud const cloud = tree->cloud();
+        ASSERT_EQ(cloud.size(), size);
+        ASSERT_EQ(std::ssize(cloud.points), 2 * size);
+        ASSERT_EQ(std::ssize(cloud.labels), has_labels ? size : 0);
+        EXPECT_TRUE(std::ranges::all_of(cloud.mass, [](double value) { return value > 0; }));
+        if (radius == 0) {
+          EXPECT_EQ(size, std::ranges::count_if(mass, [](double value) { return value > 0; }));
+        } else if (radius == 0.05) {
+          EXPECT_LT(size, std::ssize(mass) / 4);
+        } else if (radius == 1e3 && !has_labels) {
+          EXPECT_EQ(size, 1);
+        }
+        std::map<std::int64_t, Moments> const found = moments_of(cloud.points, cloud.mass, cloud.labels);
+        for (auto const& [label, whole] : given) {
+          if (whole.mass == 0) continue;
+          ASSERT_TRUE(found.contains(label)) << label;
+          Moments const& part = found.at(label);
+          EXPECT_NEAR(part.mass, whole.mass, 1e-12 * whole.mass) << label;
+          for (int k : {0, 1}) EXPECT_NEAR(part.first[k], whole.first[k], 1e-11 * whole.mass) << label;
+          EXPECT_LE(part.second, whole.second + 1e-11 * whole.mass) << label;
+          EXPECT_LE(whole.inertia() - part.inertia(), (radius * radius + 1e-11) * whole.mass) << label;
+        }
+      }
+    }
+  }
+}
+
+// A plan at the points of an operator, whose packing it shares where it can, is the plan at these points as they were
+// given. Both lack a part of a sum, and in float32 an exponent has three rounded terms of the size of costs.
+TEST_P(Multiscale, plans_give_other_operators_their_transforms) {
+  constexpr double kEps = 0.02, kTruncation = 1e-6;
+  Context const on = context();
+  Backend const& backend = backend_of(on);
+  for (LabelKind const labels : {LabelKind::none, LabelKind::moderate}) {
+    Problem const coarse = with_labels(cloud_problem(CloudKind::cube, 2), labels);
+    Problem const fine = with_labels(cloud_problem(CloudKind::clusters, 2, Weights::with_zeros, 3), labels);
+    for (auto const& [of_plan, of_points, truncation] :
+         {std::tuple{Precision::float32, Precision::float32, kTruncation},
+          std::tuple{Precision::float64, Precision::float64, kTruncation},
+          std::tuple{Precision::float64, Precision::float32, kTruncation},
+          std::tuple{Precision::float32, Precision::float32, 0.0}}) {
+      SCOPED_TRACE(testing::Message() << name(of_plan) << ", " << name(of_points) << ", truncation " << truncation
+                                      << ", labels " << (labels != LabelKind::none));
+      auto const before = backend.entropic_operator(coarse.geometry(), {coarse.a, coarse.b},
+                                                    {.precision = of_plan, .truncation = truncation});
+      before->set_potentials({}, {});
+      before->sweep({kEps}, 3);
+      auto const plan = before->plan(kEps);
+      auto const after = backend.entropic_operator(fine.geometry(), {fine.a, fine.b},
+                                                   {.precision = of_points, .truncation = kTruncation});
+      after->set_potentials({}, {});
+      std::vector<double> expected[2], found[2];
+      for (Side const side : {Side::rows, Side::columns}) {
+        bool const is_rows = side == Side::rows;
+        PointCloud const clouds = clouds_of(fine.geometry());
+        NewPoints points{is_rows ? clouds.x : clouds.y, is_rows ? clouds.labels.x : clouds.labels.y};
+        std::vector<double>& values = expected[is_rows ? 0 : 1];
+        values.resize(to_size(after->size(side)));
+        plan->points().at(side, points)->transform(side, MutableVectorView(values));
+        points.of = after.get();
+        auto const at = plan->points().at(side, points);
+        after->add_transform(side, 1.5, *at);
+        after->add_transform(side, -0.25, *at);
+      }
+      found[0].resize(expected[0].size());
+      found[1].resize(expected[1].size());
+      after->get_potentials(MutableVectorView(found[0]), MutableVectorView(found[1]));
+      double const rounding = of_plan == Precision::float64 ? 1e-12 : 3 * 4 * 0x1p-24;
+      for (int s : {0, 1}) {
+        for (std::size_t i = 0; i < expected[s].size(); ++i)
+          ASSERT_NEAR(found[s][i], 1.25 * expected[s][i], 1.75 * (2 * kEps * kTruncation + rounding)) << s << " " << i;
+      }
     }
   }
 }

@@ -131,7 +131,9 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, NewPoints co
   PlanData<T> moved = data_;
   MatrixView points = given.points;
   IndexView labels = given.labels;
-  std::shared_ptr<PointOrder const> order = given.order;
+  std::shared_ptr<PointOrder const> order;
+  if (given.of)
+    order = static_cast<HostVectorOperations const&>(given.of->vectors()).orders().of[static_cast<int>(side)];
   std::vector<double> ordered;
   std::vector<std::int64_t> ordered_labels;
   if (data_.ordering) {

@@ -60,13 +60,15 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
     VectorView const view = side == Side::rows ? f : g;
     DeviceVector& target = potentials_[side_index(side)];
     Weights const& weights = *problem_.weights[side_index(side)];
-    std::vector<double> const values =
-        view.empty() ? std::vector<double>(weights.host().size()) : host_copy(*problem_.runtime, as_column(view));
-    DeviceArray<double> const source = uploaded(problem_.runtime, values);
+    DeviceArray<double> source;
+    target.typical = -problem_.costs->mean_shift(side);
+    if (!view.empty()) {
+      std::vector<double> const values = host_copy(*problem_.runtime, as_column(view));
+      source = uploaded(problem_.runtime, values);
+      target.typical += std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
+    }
     load_vector({source.data(), 1, DataType::float64}, target.size(), 1, problem_.costs->shift(side), target.data(),
                 problem_.runtime->stream());
-    double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
-    target.typical = mean - problem_.costs->mean_shift(side);
   }
   if (!is_self()) return;
   vectors_.combine(std::array<Term, 2>{Term{0.5, &potentials_[0]}, Term{0.5, &potentials_[1]}}, potentials_[0]);
@@ -84,6 +86,13 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
     if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
     store_potential(problem_, side, potentials_[side_index(side)], idle ? &*idle : nullptr, view);
   }
+}
+
+void EntropicOperator::add_transform(Side side, double factor, monge::PlanOperator& plan) {
+  DeviceGuard const guard(problem_.runtime->index());
+  swept_eps_ = 0;
+  tiles_eps_ = 0;
+  static_cast<PlanOperator&>(plan).add_transform(side, factor, potentials_[side_index(side)]);
 }
 
 Vector& EntropicOperator::potential(Side side) {

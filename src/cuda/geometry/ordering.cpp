@@ -48,9 +48,9 @@ std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Cost
 }
 
 std::shared_ptr<Ordering const> ordering_at(SharedRuntime const& runtime, Ordering const& ordering, Costs const& costs,
-                                            Side side, PointOrder const* given) {
+                                            Side side, OrderedSide const* like) {
   auto result = std::make_shared<Ordering>(ordering);
-  result->side[side_index(side)] = side_of(runtime, costs, side, on_device(runtime, given));
+  result->side[side_index(side)] = side_of(runtime, costs, side, like ? like->order() : nullptr);
   return result;
 }
 
@@ -60,16 +60,6 @@ std::shared_ptr<Ordering const> twin_ordering(SharedRuntime const& runtime, Orde
   result->side[0] = side_of(runtime, costs, Side::rows, ordering.side[0]->order());
   bool const is_same = costs.scores(Side::rows).rows.points == costs.scores(Side::columns).rows.points;
   result->side[1] = is_same ? result->side[0] : side_of(runtime, costs, Side::columns, ordering.side[1]->order());
-  return result;
-}
-
-PointOrders orders_of(Runtime const& runtime, Ordering const& ordering) {
-  PointOrders result;
-  for (int s : {0, 1}) {
-    DeviceArray<int> const& from = *ordering.side[s]->order();
-    std::vector<int> const point = download(runtime, from.data(), from.size());
-    result.of[s] = std::make_shared<PointOrder const>(order_with({point.begin(), point.end()}));
-  }
   return result;
 }
 

@@ -38,15 +38,13 @@ struct Ordering {
 /// Orders the points, which are finite. Points whose side has no order in `given` get that of their tree.
 std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double truncation,
                                               PointOrders const& given);
-/// The ordering of a problem whose points on one side were replaced. The new points get the order `given`, or that of
+/// The ordering of a problem whose points on one side were replaced. The new points get the order of `like`, or that of
 /// their tree where it is null.
 std::shared_ptr<Ordering const> ordering_at(SharedRuntime const& runtime, Ordering const& ordering, Costs const& costs,
-                                            Side side, PointOrder const* given);
+                                            Side side, OrderedSide const* like);
 /// The same order for costs that pack the same points in another precision or with other coordinates of labels.
 std::shared_ptr<Ordering const> twin_ordering(SharedRuntime const& runtime, Ordering const& ordering,
                                               Costs const& costs);
-/// The orders of both sides, copied to the host. Waits.
-PointOrders orders_of(Runtime const& runtime, Ordering const& ordering);
 /// The ordering of the problem that transports one side to itself.
 std::shared_ptr<Ordering const> self_ordering(Ordering const& ordering, Side side);
 

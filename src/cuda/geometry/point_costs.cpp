@@ -373,7 +373,6 @@ std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points, I
   auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 1);
   result->make_side(side, fresh_points, findings, 0);
   result->clouds_[side_index(other)] = kept;
-  result->shifts_[side_index(other)] = std::make_shared<Shift>(runtime_, kept->size);
   Staging staging;
   Queue const queue = runtime_->stream();
   PointWeights const ones{nullptr, static_cast<double>(points.rows())};
@@ -381,26 +380,52 @@ std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points, I
   survey_points(fresh, queue);
   if (cost_.is_distance()) move_centre(kept->survey->centre, fresh.cloud[0].centre, queue);
   pack_points(fresh, queue);
-  move_gauge(
-      {
-          .points = kept->operand,
-          .size = kept->size,
-          .dimension = static_cast<int>(cost_.dimension),
-          .square = cost_.square,
-          .product = cost_.product,
-          .centre = kept->survey->centre,
-          .before = clouds_[side_index(side)]->survey->centre,
-          .after = fresh.cloud[0].centre,
-          .shift_in = shifts_[side_index(other)]->data(),
-          .shift_out = result->shifts_[side_index(other)]->data(),
-      },
-      runtime_->stream());
+  result->shifts_[side_index(other)] = moved_shift(*this, other, fresh.cloud[0].centre);
   CloudFindings const found = download(*runtime_, findings->data(), 1)[0];
   result->take_findings(side, fresh_points, found);
   result->set_sides(found.constant);
   require_no_overflow_of_new(result->bound());
   if (undirected_) result->undirected_ = undirected_->at(side, points, {});
   return result;
+}
+
+bool PointCosts::serves(PointCosts const& other) const {
+  return form_ == other.form_ && scalar_ == other.scalar_ && !undirected_ && kept_scores_.size() == 0 &&
+         other.kept_scores_.size() == 0;
+}
+
+std::shared_ptr<PointCosts const> PointCosts::at(Side side, PointCosts const& owner) const {
+  Side const other = opposite(side);
+  int const s = side_index(side), o = side_index(other);
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_, listed_));
+  result->clouds_[s] = owner.clouds_[s];
+  result->clouds_[o] = clouds_[o];
+  result->shifts_[s] = moved_shift(owner, side, clouds_[o]->survey->centre);
+  result->shifts_[o] = moved_shift(*this, other, owner.clouds_[s]->survey->centre);
+  result->set_sides(owner.clouds_[0]->survey->found.constant);
+  require_no_overflow_of_new(result->bound());
+  return result;
+}
+
+std::shared_ptr<PointCosts::Shift> PointCosts::moved_shift(PointCosts const& from, Side side,
+                                                           double const* centre) const {
+  Cloud const& cloud = *from.clouds_[side_index(side)];
+  auto shift = std::make_shared<Shift>(runtime_, cloud.size);
+  move_gauge(
+      {
+          .points = cloud.operand,
+          .size = cloud.size,
+          .dimension = static_cast<int>(cost_.dimension),
+          .square = cost_.square,
+          .product = cost_.product,
+          .centre = cloud.survey->centre,
+          .before = from.clouds_[side_index(opposite(side))]->survey->centre,
+          .after = centre,
+          .shift_in = from.shifts_[side_index(side)]->data(),
+          .shift_out = shift->data(),
+      },
+      runtime_->stream());
+  return shift;
 }
 
 }  // namespace monge::cuda

@@ -35,6 +35,10 @@ class PointCosts final : public Costs {
   PointValues labels(Side side) const;
   /// The same costs with other points on this side. The other side is shared, except for its shift.
   std::shared_ptr<PointCosts const> at(Side side, MatrixView points, IndexView labels) const;
+  /// The same with the packed points of costs for the same cost function, which serves() must allow.
+  std::shared_ptr<PointCosts const> at(Side side, PointCosts const& owner) const;
+  /// Whether the points of both are packed alike.
+  bool serves(PointCosts const& other) const;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
@@ -90,6 +94,8 @@ class PointCosts final : public Costs {
   CloudArguments arguments(Side side, Points const& points, PointWeights weights, Staging& staging,
                            Queue const& queue) const;
   void take_findings(Side side, Points const& points, CloudFindings const& found);
+  /// The shift of the points that `from` has on a side, where the other side's centre is `centre`.
+  std::shared_ptr<Shift> moved_shift(PointCosts const& from, Side side, double const* centre) const;
   /// `constant` is part of the rows' shift.
   void set_sides(double constant);
 

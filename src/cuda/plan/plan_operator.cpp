@@ -131,6 +131,17 @@ void PlanOperator::transform(Side side, MutableVectorView out) {
   output.finish();
 }
 
+void PlanOperator::add_transform(Side side, double factor, DeviceVector& to) {
+  double const* const plus = frozen(side).transform.plus.data();
+  combine({to.size(),
+           3,
+           {{1, to.data(), nullptr}, {factor, plus, nullptr}, {factor, problem_.costs->shift(side), nullptr}},
+           to.data()},
+          problem_.runtime->stream());
+  // A transform is near minus the other potential.
+  to.typical += factor * (problem_.costs->mean_shift(side) - potentials_[side_index(opposite(side))].typical);
+}
+
 double PlanOperator::transport_cost() {
   DeviceGuard const guard(problem_.runtime->index());
   if (problem_.ordering)

@@ -34,6 +34,8 @@ class PlanOperator final : public monge::PlanOperator, public PlanEntries, publi
   PlanEntries& entries() override { return *this; }
   void potentials(MutableVectorView f, MutableVectorView g) override;
   void transform(Side side, MutableVectorView out) override;
+  /// to = to + factor times the transform.
+  void add_transform(Side side, double factor, DeviceVector& to);
   void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
   Vector const& marginal(Side side) override;
   double transport_cost() override;

@@ -3,6 +3,7 @@
 
 #include "core/numbers.hpp"
 #include "cuda/entries/point_slopes.hpp"
+#include "cuda/entropic/entropic_operator.hpp"
 #include "cuda/plan/frozen.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "cuda/vectors/kernels.hpp"
@@ -127,11 +128,17 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, NewPoints const
   Side const other = opposite(side);
   Problem problem = problem_;
   problem.is_self = false;
-  problem.costs = of_points().at(side, given.points, given.labels);
-  if (problem.ordering)
-    problem.ordering = ordering_at(runtime, *problem.ordering, *problem.costs, side, given.order.get());
+  Problem const* const of = given.of ? &static_cast<EntropicOperator const*>(given.of)->problem() : nullptr;
+  OrderedSide const* const ordered = of && of->ordering ? &of->ordering->of(side) : nullptr;
+  bool const is_packed = of && of_points().serves(*of->costs->of_points());
+  problem.costs =
+      is_packed ? of_points().at(side, *of->costs->of_points()) : of_points().at(side, given.points, given.labels);
+  if (problem.ordering) problem.ordering = ordering_at(runtime, *problem.ordering, *problem.costs, side, ordered);
+  // Shares and transforms of these points do not depend on their weights.
   problem.weights[side_index(side)] =
-      std::make_shared<Weights>(runtime, std::vector<double>(to_size(given.points.rows()), 1.0), runtime->stream());
+      of ? of->weights[side_index(side)]
+         : std::make_shared<Weights>(runtime, std::vector<double>(to_size(given.points.rows()), 1.0),
+                                     runtime->stream());
 
   // The new plan keeps no entries: a second product at the same points is rare. The user's potential of the kept side
   // is unchanged; the internal one changes with the shift.
