@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,7 @@ double pairs_of(PointCloud const& clouds) {
   return static_cast<double>(clouds.x.rows()) * static_cast<double>(clouds.y.rows());
 }
 
-/// The stages from the last one to the first.
+/// The stages from the last one to the first; none where they do not pay.
 std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& problem) {
   PointCloud const& clouds = clouds_of(problem.geometry);
   OperatorInput const input{problem.geometry, problem.marginals, {}};
@@ -59,6 +60,8 @@ std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& prob
       pairs = static_cast<double>(x->cut(radius)) * static_cast<double>(y->cut(radius));
       if (part == 1 || pairs <= kCheap * pairs_of(clouds)) break;
     }
+    // A self problem takes few sweeps from any start.
+    if (is_last && problem.entropic->is_self() && pairs > kCheap * pairs_of(clouds)) return stages;
     bool const is_worthwhile = !is_last || pairs <= kWorthwhile * pairs_of(clouds);
     if (is_worthwhile)
       stages.push_back({eps, x->cloud(), y->cloud(), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError});
@@ -115,8 +118,10 @@ struct Solved {
   /// Adds these potentials, times a factor, to those of a problem.
   void add(double factor, SinkhornProblem& problem) const {
     Penalties const penalties = penalties_of(problem.options);
-    for (Side const side : kSides)
-      problem.entropic->add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem));
+    EntropicOperator& entropic = *problem.entropic;
+    for (Side const side : std::span(kSides, entropic.is_self() ? 1 : 2))
+      entropic.add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem));
+    if (entropic.is_self()) entropic.vectors().copy(entropic.potential(Side::rows), entropic.potential(Side::columns));
   }
 };
 
@@ -134,7 +139,7 @@ void start_from(Solved const& last, Solved const& before, SinkhornProblem& probl
 }  // namespace
 
 void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int index) {
-  if (pairs_of(clouds_of(problem.geometry)) <= kFewPairs || problem.entropic->is_self()) return;
+  if (pairs_of(clouds_of(problem.geometry)) <= kFewPairs) return;
   std::vector<Stage> stages = stages_of(backend, problem);
   Stopwatch const watch;
   bool goes_on = true;

@@ -9,6 +9,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "core/numbers.hpp"
+#include "core/parallel.hpp"
 #include "core/strided.hpp"
 
 namespace monge {
@@ -59,26 +60,43 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
   return mean.value();
 }
 
-bool is_compact(MatrixView points) {
+bool is_compact(MatrixView points, int threads) {
   constexpr double kMostDeviations = 11;
-  bool compact = true;
+  constexpr std::int64_t kParts = 64, kPairsOfNumber = 16;  // Pairs of a pass in the time to read a number.
+  struct Sums {
+    double least = 0, largest = 0, sum = 0, squares = 0;
+  };
+  std::int64_t const d = points.columns();
+  std::vector<Sums> sums(to_size(kParts * d));
   with_data(points, [&](auto const* data) {
-    for (std::int64_t k = 0; k < points.columns() && compact; ++k) {
-      double const origin = static_cast<double>(data[k]);
-      double least = 0, largest = 0, sum = 0, squares = 0;
-      for (std::int64_t i = 0; i < points.rows(); ++i) {
-        double const value = static_cast<double>(data[i * points.row_stride() + k]) - origin;
-        least = std::min(least, value);
-        largest = std::max(largest, value);
-        sum += value;
-        squares += value * value;
+    parallel_for(useful_threads(threads, points.rows(), d * kPairsOfNumber), kParts, [&](std::int64_t part) {
+      for (std::int64_t k = 0; k < d; ++k) {
+        Sums result;
+        for (std::int64_t i = part * points.rows() / kParts; i < (part + 1) * points.rows() / kParts; ++i) {
+          double const value = static_cast<double>(data[i * points.row_stride() + k]) - static_cast<double>(data[k]);
+          result.least = std::min(result.least, value);
+          result.largest = std::max(result.largest, value);
+          result.sum += value;
+          result.squares += value * value;
+        }
+        sums[to_size(part * d + k)] = result;
       }
-      double const mean = sum / static_cast<double>(points.rows());
-      double const variance = squares / static_cast<double>(points.rows()) - mean * mean;
-      compact = largest - least <= kMostDeviations * std::sqrt(variance);
-    }
+    });
   });
-  return compact;
+  for (std::int64_t k = 0; k < d; ++k) {
+    Sums all;
+    for (std::int64_t part = 0; part < kParts; ++part) {
+      Sums const& one = sums[to_size(part * d + k)];
+      all.least = std::min(all.least, one.least);
+      all.largest = std::max(all.largest, one.largest);
+      all.sum += one.sum;
+      all.squares += one.squares;
+    }
+    double const mean = all.sum / static_cast<double>(points.rows());
+    double const variance = all.squares / static_cast<double>(points.rows()) - mean * mean;
+    if (!(all.largest - all.least <= kMostDeviations * std::sqrt(variance))) return false;
+  }
+  return true;
 }
 
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w) {

@@ -23,7 +23,7 @@ double mean_squared_distance(MatrixView points, std::span<double const> centre, 
 
 /// Whether no point of a cloud in host memory is far from the others: no side of the box of all points is longer than
 /// 11 standard deviations. Coarse clouds tell little about the potential of a far point (bench/notes/multiscale.md).
-bool is_compact(MatrixView points);
+bool is_compact(MatrixView points, int threads);
 
 /// <x_i - centre, w> for each point, in float64 from the caller's coordinates: rounded coordinates would add |w| times
 /// their rounding to the potentials.
