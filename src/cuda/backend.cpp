@@ -117,7 +117,8 @@ class CudaBackend final : public Backend {
     DeviceGuard const guard(runtime_->index());
     Problem const& problem = static_cast<EntropicOperator const&>(entropic).problem();
     Labels const& labels = clouds_of(input.geometry).labels;
-    return cloud_tree(runtime_, problem.ordering->of(side).points(), problem.costs->of_points()->features(side),
+    PointValues const features = problem.costs->of_points()->features(side);
+    return cloud_tree(runtime_, problem.ordering->of(side).points(), features.dimension, features.centre,
                       problem.weights[side_index(side)]->weight(),
                       read_labels(*this, side == Side::rows ? labels.x : labels.y));
   }

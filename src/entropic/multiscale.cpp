@@ -96,21 +96,21 @@ struct Solved {
   std::unique_ptr<PlanOperator> plan;
   double eps = 0;
 
-  /// The plan whose transform of one side is that at the points of a problem.
-  std::unique_ptr<PlanOperator> at(Side side, SinkhornProblem const& problem) const {
+  /// The plan whose transform of one side is that at the points of a problem. `of`: any plan of this problem.
+  std::unique_ptr<PlanOperator> at(Side side, SinkhornProblem const& problem, PlanOperator const& of) const {
     PointCloud const& clouds = clouds_of(problem.geometry);
     bool const of_rows = side == Side::rows;
-    return plan->points().at(
-        side, {of_rows ? clouds.x : clouds.y, of_rows ? clouds.labels.x : clouds.labels.y, problem.entropic.get()});
+    return plan->points().at(side, {of_rows ? clouds.x : clouds.y, of_rows ? clouds.labels.x : clouds.labels.y, &of});
   }
   /// The potentials at the points of a problem.
   Potentials potentials(SinkhornProblem const& problem) const {
     Penalties const penalties = penalties_of(problem.options);
+    std::unique_ptr<PlanOperator> const of = problem.entropic->plan(eps);
     Potentials result;
     for (Side const side : kSides) {
       std::vector<double>& values = side == Side::rows ? result.f : result.g;
       values.resize(to_size(problem.entropic->size(side)));
-      at(side, problem)->transform(side, MutableVectorView(values));
+      at(side, problem, *of)->transform(side, MutableVectorView(values));
       for (double& value : values) value /= 1 + eps / penalties.of(side);
     }
     return result;
@@ -119,8 +119,9 @@ struct Solved {
   void add(double factor, SinkhornProblem& problem) const {
     Penalties const penalties = penalties_of(problem.options);
     EntropicOperator& entropic = *problem.entropic;
+    std::unique_ptr<PlanOperator> const of = entropic.plan(eps);
     for (Side const side : std::span(kSides, entropic.is_self() ? 1 : 2))
-      entropic.add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem));
+      entropic.add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem, *of));
     if (entropic.is_self()) entropic.vectors().copy(entropic.potential(Side::rows), entropic.potential(Side::columns));
   }
 };

@@ -93,15 +93,13 @@ class PlanEntries {
   virtual std::unique_ptr<EntrySolver> entry_solver(double per_row) = 0;
 };
 
-class EntropicOperator;
-
 /// Points that take the place of a plan's.
 struct NewPoints {
   MatrixView points;
   IndexView labels = {};  // Empty without labels.
-  /// An operator for the same cost that has these points on this side, as it was given them. Its packed points and
-  /// their order are used where they serve. Null: there is none.
-  EntropicOperator const* of = nullptr;
+  /// A plan for the same cost that has these points on this side. Its packed points and their order are used where they
+  /// serve. Null: there is none.
+  PlanOperator const* of = nullptr;
 };
 
 /// The points of a plan, and derivatives by them.

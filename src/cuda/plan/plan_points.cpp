@@ -3,7 +3,6 @@
 
 #include "core/numbers.hpp"
 #include "cuda/entries/point_slopes.hpp"
-#include "cuda/entropic/entropic_operator.hpp"
 #include "cuda/plan/frozen.hpp"
 #include "cuda/plan/plan_operator.hpp"
 #include "cuda/vectors/kernels.hpp"
@@ -128,7 +127,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, NewPoints const
   Side const other = opposite(side);
   Problem problem = problem_;
   problem.is_self = false;
-  Problem const* const of = given.of ? &static_cast<EntropicOperator const*>(given.of)->problem() : nullptr;
+  Problem const* const of = given.of ? &static_cast<PlanOperator const*>(given.of)->problem_ : nullptr;
   OrderedSide const* const ordered = of && of->ordering ? &of->ordering->of(side) : nullptr;
   bool const is_packed = of && of_points().serves(*of->costs->of_points());
   problem.costs =

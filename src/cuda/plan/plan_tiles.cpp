@@ -16,14 +16,13 @@ constexpr std::int64_t kSquareWords = 32;
 /// A list that takes at most this memory with all squares gets it. The squares of larger ones are counted first.
 constexpr std::int64_t kMostUncounted = std::int64_t{64} << 20;
 
-/// Whether blocks of both sides exist, in few enough coordinates, whose moments stay in the range of float32.
+/// Whether blocks of both sides exist, in few enough coordinates.
 bool can_expand(Problem const& problem) {
   for (Side const side : kSides) {
     OrderedSide const& points = problem.ordering->of(side);
     if (points.points().dimension > Expansion::kMostDimensions || points.levels().heights <= kWordHeight) return false;
   }
-  double const square = problem.costs->bound() / problem.costs->factor();  // Of the size of a centred cloud.
-  return square > 0x1p-24 && square < 0x1p36;
+  return true;
 }
 
 /// Half of the truncation is for the pairs left out, half for the expansion.

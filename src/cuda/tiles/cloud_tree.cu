@@ -79,17 +79,23 @@ void join_nodes(TreeNodes const& nodes, int height, cudaStream_t stream) {
   for_each_point(nodes.nodes(height), stream, [nodes, height] __device__(int q) { nodes.join(height, q); });
 }
 
+/// Whether a node of the last cut begins at a place.
+struct BeginsNode {
+  int const* height;
+  __device__ bool operator()(int place) const { return height[place] >= 0; }
+};
+
 class DeviceCloudTree final : public CloudTree {
  public:
-  DeviceCloudTree(SharedRuntime const& runtime, OrderedPoints const& points, PointValues const& features,
+  DeviceCloudTree(SharedRuntime const& runtime, OrderedPoints const& points, int dimension, double const* centre,
                   double const* weights, std::vector<std::int64_t> labels)
       : runtime_(runtime),
-        centre_(features.centre),
+        centre_(centre),
         labels_(std::move(labels)),
         height_(runtime, points.size),
         chosen_(runtime, points.size),
         count_(runtime, 1) {
-    nodes_ = {.points = points, .weight = weights, .dimension = features.dimension};
+    nodes_ = {.points = points, .weight = weights, .dimension = dimension};
     std::int64_t all = 0;
     for (int& height = nodes_.heights; nodes_.nodes(height - 1) > 1; ++height) {
       nodes_.first[height] = static_cast<int>(all);
@@ -108,9 +114,8 @@ class DeviceCloudTree final : public CloudTree {
       to[place] = nodes.height_in_cut(place, square);
     });
     auto const select = [&](void* memory, std::size_t& bytes) {
-      return cub::DeviceSelect::If(
-          memory, bytes, thrust::counting_iterator<int>(0), chosen_.data(), count_.data(), size,
-          [height = height_.data()] __device__(int place) { return height[place] >= 0; }, stream);
+      return cub::DeviceSelect::If(memory, bytes, thrust::counting_iterator<int>(0), chosen_.data(), count_.data(),
+                                   size, BeginsNode{height_.data()}, stream);
     };
     std::size_t bytes = 0;
     MONGE_CUDA_TRY(select(nullptr, bytes));
@@ -157,10 +162,9 @@ class DeviceCloudTree final : public CloudTree {
 
 }  // namespace
 
-std::unique_ptr<CloudTree> cloud_tree(SharedRuntime const& runtime, OrderedPoints const& points,
-                                      PointValues const& features, double const* weights,
-                                      std::vector<std::int64_t> labels) {
-  return std::make_unique<DeviceCloudTree>(runtime, points, features, weights, std::move(labels));
+std::unique_ptr<CloudTree> cloud_tree(SharedRuntime const& runtime, OrderedPoints const& points, int dimension,
+                                      double const* centre, double const* weights, std::vector<std::int64_t> labels) {
+  return std::make_unique<DeviceCloudTree>(runtime, points, dimension, centre, weights, std::move(labels));
 }
 
 }  // namespace monge::cuda

@@ -4,9 +4,9 @@
 //   h_j + c |x_i - y_j|^2 = (h_j + c |m - y_j|^2) + c <u_i, u_i + 2 D> - 2 c <u_i, v_j>
 //
 // The first term depends on the column alone, the second on the row alone. The power of two of the third, exp(z) with
-// z = lambda <u_i, v_j> and lambda = 2 s / eps, is expanded in monomials up to degree kOrder:
+// z = <u'_i, v'_j>, u' = u sqrt(2 s / eps) and v' = v sqrt(2 s / eps), is expanded in monomials up to degree kOrder:
 //
-//   sum_j w_j exp(z_ij) = sum_alpha (lambda u_i)^alpha / alpha! M_alpha,   M_alpha = sum_j w_j v_j^alpha
+//   sum_j w_j exp(z_ij) = sum_alpha u'_i^alpha / alpha! M_alpha,   M_alpha = sum_j w_j v'_j^alpha
 //
 // Costs need sum_j w_j |x_i - y_j|^2 exp(z_ij), where |x_i - y_j|^2 = |m - y_j|^2 + <u_i, u_i + 2 D> - 2 <u_i, v_j>.
 // The first part is a sum as above, with w_j |m - y_j|^2 in place of w_j. The last part needs the series of z exp(z):
@@ -165,14 +165,15 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
   SweepParameters const& parameters = *arguments.parameters;
   double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
   T const c = static_cast<T>(arguments.factor * parameters.log2e_over_eps);
-  T const lambda = static_cast<T>(-2 * arguments.factor / parameters.eps);
+  double const lambda = -2 * arguments.factor / parameters.eps;
+  T const root = static_cast<T>(sqrt(lambda)), of_square = static_cast<T>(2 / lambda);
   double const lower = 1 - tiles.expansion.error / 3;
 
   // Rows relative to the middle; the lane's part of the factors 1 / alpha! of moments, and of the degrees.
   T middle[kDimension], x[kRows][kDimension], inverse[Terms::kOfLane] = {}, degree[Terms::kOfLane] = {};
   double const* const row_box = tiles.expansion.row_boxes + box_size(tiles.rows.dimension) * block_row;
 #pragma unroll
-  for (int k = 0; k < kDimension; ++k) middle[k] = k < tiles.rows.dimension ? static_cast<T>(row_box[k]) : T(0);
+  for (int k = 0; k < kDimension; ++k) middle[k] = static_cast<T>(row_box[k]);
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     int const place = min(first_row + r * kTile + lane, tiles.rows.size - 1);
@@ -204,10 +205,10 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
     T other_middle[kDimension], apart[kDimension];
 #pragma unroll
     for (int k = 0; k < kDimension; ++k) {
-      other_middle[k] = k < tiles.rows.dimension ? static_cast<T>(column_box[k]) : T(0);
+      other_middle[k] = static_cast<T>(column_box[k]);
       apart[k] = middle[k] - other_middle[k];
     }
-    // h_j + c |m - y_j|^2 and |m - y_j|^2, and v_j.
+    // h_j + c |m - y_j|^2 and |m - y_j|^2, and v'_j.
     auto const read = [&](int tile, T(&v)[kDimension], T& square) {
       std::int64_t const column = first_column + tile * kTile;
       square = 0;
@@ -215,7 +216,7 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
       for (int k = 0; k < kDimension; ++k) {
         T const y = static_cast<T>(column_points[column * kStride + k]), difference = middle[k] - y;
         square = fused(difference, difference, square);
-        v[k] = y - other_middle[k];
+        v[k] = root * (y - other_middle[k]);
       }
       return fused(c, square, logits[column]);
     };
@@ -249,7 +250,7 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
       for (int k = 0; k < Terms::kOfLane; ++k) {
         T moment = moments[k] * inverse[k];
         if (set == 0) own[k] = moment;
-        if (set == 1) moment -= 2 / lambda * degree[k] * own[k];
+        if (set == 1) moment -= of_square * degree[k] * own[k];
         shared_moments[warp][set][lane * Terms::kOfLane + k] = moment;
       }
     }
@@ -260,7 +261,7 @@ __global__ void __launch_bounds__(kThreads) expanded_kernel(ListedArguments cons
       shift[r] = 0;
 #pragma unroll
       for (int k = 0; k < kDimension; ++k) {
-        scaled[r][k] = lambda * x[r][k];
+        scaled[r][k] = root * x[r][k];
         shift[r] = fused(x[r][k], x[r][k] + 2 * apart[k], shift[r]);
       }
     }

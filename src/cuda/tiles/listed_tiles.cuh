@@ -27,7 +27,8 @@ __device__ __forceinline__ float reach_of(ListedArguments const& arguments) {
   return __double2float_rd(expansion.largest * arguments.parameters->eps / (2 * fabs(arguments.factor)));
 }
 /// Whether a block is expanded: enough of its pairs of tiles are listed, and sum_k (the product of the half sides of
-/// its boxes) is below `reach`, so that <x - m, y - m'> is. An expanded block takes all its pairs.
+/// its boxes) is below `reach`, so that <x - m, y - m'> is. No half side is above 2^16 sqrt(eps / 2 s), so the sixth
+/// power of a coordinate in these units stays in the range of float32. An expanded block takes all its pairs.
 __device__ __forceinline__ bool is_expanded(ListedTiles const& tiles, int block_row, int word, std::int64_t square,
                                             float reach) {
   constexpr int kFewestPairs = 32;
@@ -37,9 +38,12 @@ __device__ __forceinline__ bool is_expanded(ListedTiles const& tiles, int block_
   int const d = tiles.rows.dimension;
   double const* const own = tiles.expansion.row_boxes + box_size(d) * block_row + d;
   double const* const others = tiles.expansion.column_boxes + box_size(d) * word + d;
-  double most = 0;
-  for (int k = 0; k < d; ++k) most = fused(own[k], others[k], most);  // The same bits in all kernels.
-  return most < reach;
+  double most = 0, widest = 0;  // `widest`: the largest square of a half side.
+  for (int k = 0; k < d; ++k) {
+    most = fused(own[k], others[k], most);  // The same bits in all kernels.
+    widest = fmax(widest, fmax(own[k] * own[k], others[k] * others[k]));
+  }
+  return most < reach && widest * tiles.expansion.largest < 0x1p32 * reach;
 }
 
 /// Goes over the set bits of the row of a tile: each `parts`-th from number `part` on. With kSkipsBlocks it leaves out
