@@ -2,19 +2,15 @@
 // the tiles of expanded blocks to expanded_sums.cu.
 //
 //   softmin     for each row i: (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference),
-//               t_ij = h_j + c |x_i - y_j|^2, c = -s log2(e) / eps, over the columns of the listed tiles
+//               t_ij = h_j + c |x'_i - y'_j|^2, c = -s log2(e) / eps, over the columns of the listed tiles
 //   product     the same for given references, with beta_j v_j in place of beta_j
-//   evaluation  sum_j P_ij and sum_j P_ij s |x_i - y_j|^2 with P_ij = 2^(h_i + t_ij), in double
-//
-// With u = x - z and v = y - z about a point z of the tile of columns, |x - y|^2 = |u|^2 - 2 <u, v> + |v|^2. The last
-// term is of the column, and the first of the row. In a tile that is near, u and v are small; in one that is far, |u|
-// is about |x - y|. So the terms cancel no digits.
+//   evaluation  sum_j P_ij and sum_j P_ij s |x'_i - y'_j|^2 with P_ij = 2^(h_i + t_ij), in double
 //
 // Tiling: a warp takes a tile of 32 rows, one for each lane, and walks over the bits of its row of tiles. Columns of a
 //   tile lie in shared memory (two buffers of the warp), which all lanes read at the same address. With several parts
 //   each of as many warps takes every so many listed tiles, so that the warps of a row have equal work.
 //
-// Per pair: FADD, d FFMA, MUFU, FFMA and loads of d + 2 numbers from shared memory; in double about d + 17.
+// Per pair: d FADD, d FFMA, then FFMA, FADD, MUFU, FFMA and two loads from shared memory; in double about 2 d + 13.
 //
 // Numerics: as in pass_difference.cuh: no maximum is taken first. Sums of a tile in T, then compensated.
 #include "cuda/tiles/listed_pass.hpp"
@@ -40,16 +36,13 @@ enum class Sums { softmin, product, evaluation };
 template <class T, Sums kSums>
 inline constexpr bool kHasFactors = kSums == Sums::product || (sizeof(T) == 4 && kSums == Sums::softmin);
 
-/// The columns of a tile in shared memory, relative to their first point.
-template <class T, int kDimension>
-struct alignas(16) Column {
-  T v[kDimension];
-  T logit;  // For an evaluation h_j, else h_j + c |v_j|^2.
+template <class T, bool kHasFactor>
+struct ColumnLogit {
+  T logit;
 };
-/// Numbers of four columns, which one load reads.
 template <class T>
-struct alignas(16) FourNumbers {
-  T of[4];
+struct ColumnLogit<T, true> {
+  T logit, factor;
 };
 
 /// T: the arithmetic; TPoint: the type of the points.
@@ -57,10 +50,9 @@ template <class T, class TPoint, int kDimension, Sums kSums>
 __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const arguments) {
   constexpr int kStride = kStrideOf<kDimension>;
   constexpr bool kEvaluates = kSums == Sums::evaluation, kFactors = kHasFactors<T, kSums>;
-  constexpr bool kNumbers = kFactors || kEvaluates;
-  __shared__ Column<T, kDimension> shared_columns[kWarps][2][kTile];
-  // The factors of the columns; for an evaluation |v|^2.
-  __shared__ FourNumbers<T> shared_numbers[kNumbers ? kWarps : 1][2][kTile / 4];
+  using Column = ColumnLogit<T, kFactors>;
+  __shared__ __align__(16) TPoint shared_points[kWarps][2][kTile * kStride];
+  __shared__ __align__(16) Column shared_logits[kWarps][2][kTile];
   __shared__ typename Powers<T>::Table table;
   ListedTiles const& tiles = arguments.tiles;
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -90,13 +82,13 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
   }
 
   TPoint next_point[kStride];
-  T next_logit, next_factor;
+  Column next_logit;
   auto const fetch = [&](int tile) {
     std::int64_t const column = static_cast<std::int64_t>(tile) * kTile + lane;
 #pragma unroll
     for (int k = 0; k < kStride; ++k) next_point[k] = column_points[column * kStride + k];
-    next_logit = logits[column];
-    if constexpr (kFactors) next_factor = static_cast<T const*>(tiles.factors)[column];
+    next_logit.logit = logits[column];
+    if constexpr (kFactors) next_logit.factor = static_cast<T const*>(tiles.factors)[column];
   };
   constexpr bool kSkipsBlocks = kSums != Sums::product && kDimension <= Expansion::kMostDimensions;
   SetBits<kSkipsBlocks> bits(tiles, row_tile, part, kSkipsBlocks ? reach_of(arguments) : 0.0f);
@@ -107,67 +99,44 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
   int tile = bits.next();
   if (tile >= 0) fetch(tile);
   for (int buffer = 0; tile >= 0; buffer ^= 1) {
-    Column<T, kDimension>* const columns = shared_columns[warp][buffer];
-    FourNumbers<T>* const numbers = shared_numbers[kNumbers ? warp : 0][buffer];
-    T slope[kDimension], row_square = 0, column_square = 0;
+    TPoint* const points = shared_points[warp][buffer];
+    Column* const tile_logits = shared_logits[warp][buffer];
 #pragma unroll
-    for (int k = 0; k < kDimension; ++k) {
-      T const z = static_cast<T>(__shfl_sync(0xffffffffu, next_point[k], 0));
-      T const u = x[k] - z, v = static_cast<T>(next_point[k]) - z;
-      row_square = fused(u, u, row_square);
-      column_square = fused(v, v, column_square);
-      slope[k] = (kEvaluates ? T(-2) : -2 * factor) * u;
-      columns[lane].v[k] = v;
-    }
-    columns[lane].logit = kEvaluates ? next_logit : fused(factor, column_square, next_logit);
-    if constexpr (kNumbers) numbers[lane / 4].of[lane % 4] = kEvaluates ? column_square : next_factor;
+    for (int k = 0; k < kStride; ++k) points[lane * kStride + k] = next_point[k];
+    tile_logits[lane] = next_logit;
     // Other lanes may still read the other buffer. This one has been free since the last barrier.
     __syncwarp();
     tile = bits.next();
     if (tile >= 0) fetch(tile);
-    // Calls visit(column, its number, start + <slope, v>), where `start` may depend on both.
-    auto const for_pairs = [&](auto&& start, auto&& visit) {
-#pragma unroll 2
-      for (int four = 0; four < kTile / 4; ++four) {
-        FourNumbers<T> of_columns;
-        if constexpr (kNumbers) of_columns = numbers[four];
-#pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          Column<T, kDimension> const column = columns[4 * four + c];
-          T const number = kNumbers ? of_columns.of[c] : T(1);
-          T value = start(column, number);
-#pragma unroll
-          for (int k = 0; k < kDimension; ++k) value = fused(slope[k], column.v[k], value);
-          visit(column, number, value);
-        }
-      }
+    auto const for_pairs = [&](auto&& visit) {
+#pragma unroll 8
+      for (int c = 0; c < kTile; ++c) visit(tile_logits[c], square_distance<kDimension>(x, points + c * kStride));
     };
     if constexpr (kEvaluates) {
-      for_pairs([&](auto const&, T of_column) { return of_column + row_square; },
-                [&](auto const& column, T, T square) {
-                  T const entry = powers(fused(factor, square, row_logit + column.logit));
-                  sum += entry;
-                  cost = fused(entry, square, cost);
-                });
+      for_pairs([&](Column const& column, T square) {
+        T const entry = powers(fused(factor, square, row_logit + column.logit));
+        sum += entry;
+        cost = fused(entry, square, cost);
+      });
     } else {
-      // Where the square overflows, the row has no entries in this tile.
-      T row_term = factor * row_square;
-      if (!(row_term > kEmptyLogit<T>)) {
-        row_term = 2 * kEmptyLogit<T>;
-#pragma unroll
-        for (int k = 0; k < kDimension; ++k) slope[k] = 0;
-      }
       T tile_sum[1];
       auto const make = [&] {
         tile_sum[0] = 0;
-        T const from = row_term - reference[0];
-        for_pairs([&](auto const& column, T) { return column.logit + from; },
-                  [&](auto const&, T number, T t) { tile_sum[0] = fused(number, powers(t), tile_sum[0]); });
+        for_pairs([&](Column const& column, T square) {
+          T const power = powers(fused(factor, square, column.logit) - reference[0]);
+          if constexpr (kFactors) {
+            tile_sum[0] = fused(column.factor, power, tile_sum[0]);
+          } else {
+            tile_sum[0] += power;
+          }
+        });
       };
       auto const raise = [&] {
         T largest = reference[0];
-        for_pairs([&](auto const& column, T) { return column.logit + row_term; },
-                  [&](auto const&, T, T t) { largest = t > largest ? t : largest; });
+        for_pairs([&](Column const& column, T square) {
+          T const t = fused(factor, square, column.logit);
+          largest = t > largest ? t : largest;
+        });
         T const shrink = powers(reference[0] - largest);
         total *= shrink;
         compensation *= shrink;
