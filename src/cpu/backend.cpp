@@ -96,6 +96,15 @@ class CpuBackend final : public Backend {
                               : cpu::cloud_tree(clouds.y, clouds.labels.y, input.marginals.b, order, threads_);
   }
 
+  void add_transform(Side side, double factor, PlanOperator& plan, EntropicOperator& to) const override {
+    std::vector<double> transform(to_size(to.size(side)));
+    plan.transform(side, MutableVectorView(transform));
+    PointOrders const& orders = static_cast<cpu::HostVectorOperations const&>(to.vectors()).orders();
+    std::vector<double>& potential = cpu::on_host(to.potential(side)).values();
+    for (std::int64_t place = 0; place < std::ssize(potential); ++place)
+      potential[to_size(place)] += factor * transform[to_size(orders.point(side, place))];
+  }
+
   double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {
     cpu::PointCosts<double> const points(clouds, marginals.a, marginals.b);
     cpu::CostLines const costs = cpu::lines_of(points);

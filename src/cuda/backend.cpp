@@ -21,6 +21,7 @@
 #include "cuda/launch/batch.hpp"
 #include "cuda/launch/generation.hpp"
 #include "cuda/launch/pass_times.hpp"
+#include "cuda/plan/plan_operator.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/regularized/quadratic_operator.hpp"
 #include "cuda/regularized/splitting_operator.hpp"
@@ -121,6 +122,11 @@ class CudaBackend final : public Backend {
     return cloud_tree(runtime_, problem.ordering->of(side).points(), features.dimension, features.centre,
                       problem.weights[side_index(side)]->weight(),
                       read_labels(*this, side == Side::rows ? labels.x : labels.y));
+  }
+
+  void add_transform(Side side, double factor, monge::PlanOperator& plan, monge::EntropicOperator& to) const override {
+    DeviceGuard const guard(runtime_->index());
+    static_cast<PlanOperator&>(plan).add_transform(side, factor, on_device(to.potential(side)));
   }
 
   /// At an eps far above all costs the plan is the product of the weights.

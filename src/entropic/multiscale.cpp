@@ -22,9 +22,9 @@ constexpr double kRadius = 1. / 3;
 constexpr double kFewPairs = 4e6;
 /// A stage on coarse clouds at the last eps has at most this fraction of the pairs.
 constexpr double kWorthwhile = 0.25;
-/// Its radius is less, down to this part, where a stage has at most the fraction kCheap of the pairs: a start with
-/// smaller errors saves passes over all points.
-constexpr double kLeastPart = 0.35355339059327379, kCheap = 1. / 64;
+/// A start with smaller errors saves passes over all points. So the radius of the last stage is a part of kRadius, the
+/// least one from kLeastPart on that leaves at most the fraction kCheap of the pairs.
+constexpr double kLeastPart = 0.5 / std::numbers::sqrt2, kCheap = 1. / 64;
 /// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. At
 /// the last eps it is a fraction of the tolerance.
 constexpr double kStageError = 3e-4, kLastStage = 0.25;
@@ -48,8 +48,10 @@ double pairs_of(PointCloud const& clouds) {
 std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& problem) {
   PointCloud const& clouds = clouds_of(problem.geometry);
   OperatorInput const input{problem.geometry, problem.marginals, {}};
-  std::unique_ptr<CloudTree> const x = backend.tree(*problem.entropic, input, Side::rows),
-                                   y = backend.tree(*problem.entropic, input, Side::columns);
+  bool const is_self = problem.entropic->is_self();
+  std::unique_ptr<CloudTree> const rows = backend.tree(*problem.entropic, input, Side::rows);
+  std::unique_ptr<CloudTree> const columns = is_self ? nullptr : backend.tree(*problem.entropic, input, Side::columns);
+  CloudTree &x = *rows, &y = is_self ? *rows : *columns;
   double const tolerance = problem.options.tolerance, top = problem.entropic->cost_size().centred_bound;
   std::vector<Stage> stages;
   for (double eps = problem.options.eps;; eps *= kFactor) {
@@ -57,14 +59,14 @@ std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& prob
     double pairs = 0;
     for (double part = is_last ? kLeastPart : 1;; part = std::min(1.0, part * std::numbers::sqrt2)) {
       double const radius = part * kRadius * std::sqrt(eps / clouds.scale);
-      pairs = static_cast<double>(x->cut(radius)) * static_cast<double>(y->cut(radius));
+      pairs = static_cast<double>(x.cut(radius)) * static_cast<double>(y.cut(radius));
       if (part == 1 || pairs <= kCheap * pairs_of(clouds)) break;
     }
     // A self problem takes few sweeps from any start.
-    if (is_last && problem.entropic->is_self() && pairs > kCheap * pairs_of(clouds)) return stages;
+    if (is_last && is_self && pairs > kCheap * pairs_of(clouds)) return stages;
     bool const is_worthwhile = !is_last || pairs <= kWorthwhile * pairs_of(clouds);
     if (is_worthwhile)
-      stages.push_back({eps, x->cloud(), y->cloud(), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError});
+      stages.push_back({eps, x.cloud(), y.cloud(), is_last && tolerance > 0 ? kLastStage * tolerance : kStageError});
     if ((is_worthwhile && pairs <= kFewPairs) || eps >= top) return stages;
   }
 }
@@ -116,25 +118,25 @@ struct Solved {
     return result;
   }
   /// Adds these potentials, times a factor, to those of a problem.
-  void add(double factor, SinkhornProblem& problem) const {
+  void add(Backend const& backend, double factor, SinkhornProblem& problem) const {
     Penalties const penalties = penalties_of(problem.options);
     EntropicOperator& entropic = *problem.entropic;
     std::unique_ptr<PlanOperator> const of = entropic.plan(eps);
     for (Side const side : std::span(kSides, entropic.is_self() ? 1 : 2))
-      entropic.add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem, *of));
+      backend.add_transform(side, factor / (1 + eps / penalties.of(side)), *at(side, problem, *of), entropic);
     if (entropic.is_self()) entropic.vectors().copy(entropic.potential(Side::rows), entropic.potential(Side::columns));
   }
 };
 
 /// Starts an operator from the stages before. Potentials are smooth functions of eps where eps is small: those of two
 /// stages are continued as a line.
-void start_from(Solved const& last, Solved const& before, SinkhornProblem& problem) {
+void start_from(Backend const& backend, Solved const& last, Solved const& before, SinkhornProblem& problem) {
   double const eps = problem.options.eps;
   bool const continues = before.plan && eps != last.eps;
   double const factor = continues ? (eps - last.eps) / (last.eps - before.eps) : 0;
   problem.entropic->set_potentials({}, {});
-  last.add(1 + factor, problem);
-  if (continues) before.add(-factor, problem);
+  last.add(backend, 1 + factor, problem);
+  if (continues) before.add(backend, -factor, problem);
 }
 
 }  // namespace
@@ -149,7 +151,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     SinkhornProblem stage = problem_of(stages.back(), problem);
     stage.entropic = backend.entropic_operator(stage.geometry, stage.marginals, first_operator(stage));
     double const eps = stage.options.eps;
-    if (last.plan) start_from(last, before, stage);
+    if (last.plan) start_from(backend, last, before, stage);
     if (problem.options.progress) {
       stage.options.progress = [&](Progress const& of_stage) {
         Progress progress = of_stage;
@@ -168,7 +170,7 @@ void start_from_coarse(Backend const& backend, SinkhornProblem& problem, int ind
     last = {stage.entropic->plan(eps), eps};
   }
   if (!last.plan) return;
-  start_from(last, before, problem);
+  start_from(backend, last, before, problem);
   if (!goes_on) problem.options.progress = [](Progress const&) { return false; };
 }
 

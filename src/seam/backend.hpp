@@ -111,6 +111,9 @@ class EntropicBackend {
   /// The tree of the points of one side of an operator that leaves out pairs, which was made from `input`.
   virtual std::unique_ptr<CloudTree> tree(EntropicOperator const& entropic, OperatorInput const& input,
                                           Side side) const = 0;
+  /// Adds factor times the soft c-transform of a plan to the potential of a side, whose points are the same in both
+  /// (PlanPoints::at()).
+  virtual void add_transform(Side side, double factor, PlanOperator& plan, EntropicOperator& to) const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of costs whose operators do not know it. One pass in float64; waits.
   virtual double mean_cost(PointCloud const& clouds, Marginals const& marginals) const = 0;
   /// The sweeper lives no longer than the backend.

@@ -88,9 +88,6 @@ class EntropicOperator {
   /// problem takes the mean of (f', g').
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
-  /// Adds factor times the soft c-transform of a plan to the potential of a side, which has the points of this operator
-  /// in the plan (PlanPoints::at()).
-  virtual void add_transform(Side side, double factor, PlanOperator& plan) = 0;
   /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever
   /// their precision: combine() copies it from one to another or moves it along a line. The non-const overload marks it
   /// as changed, even if the caller does not write.

@@ -97,8 +97,8 @@ class PlanEntries {
 struct NewPoints {
   MatrixView points;
   IndexView labels = {};  // Empty without labels.
-  /// A plan for the same cost that has these points on this side. Its packed points and their order are used where they
-  /// serve. Null: there is none.
+  /// A plan for the same cost that has these points on this side. The new plan may share its packed points, their order
+  /// and their weights. Null: there is none.
   PlanOperator const* of = nullptr;
 };
 
@@ -125,8 +125,8 @@ class PlanPoints {
   /// change of sum_j P_ij dC_ij/dp_i at fixed potentials,
   ///   gradients_i = sum_j P_ij (d(dC_ij/dp_i) - dC_ij / eps dC_ij/dp_i).
   virtual void distance_changes(Side side, Vector const& v, Vector const& w, Vector& costs, Vector& gradients) = 0;
-  /// The same plan with this side's points replaced by others, without weights and without a potential: only shares and
-  /// transforms are defined for them. The other side is shared.
+  /// The same plan with this side's points replaced by others, which have no potential: only shares and transforms are
+  /// defined for them. The other side is shared.
   virtual std::unique_ptr<PlanOperator> at(Side side, NewPoints const& given) const = 0;
 };
 

@@ -24,6 +24,9 @@ class WaitingDevice final : public Backend {
                                   Side side) const override {
     return of_.tree(entropic, input, side);
   }
+  void add_transform(Side side, double factor, PlanOperator& plan, EntropicOperator& to) const override {
+    of_.add_transform(side, factor, plan, to);
+  }
   DeviceInfo info() const override { return of_.info(); }
   MemoryCount& memory() const override { return of_.memory(); }
   std::vector<double> read(MatrixView view) const override { return of_.read(view); }

@@ -398,7 +398,7 @@ std::map<std::int64_t, Moments> moments_of(std::vector<double> const& points, st
 TEST_P(Multiscale, coarse_clouds_keep_mass_and_centres) {
   Context const on = context();
   Backend const& backend = backend_of(on);
-  for (LabelKind const labels : {LabelKind::none, LabelKind::moderate}) {
+  for (LabelKind const labels : {LabelKind::none, LabelKind::moderate, LabelKind::zero}) {
     Problem const problem = with_labels(cloud_problem(CloudKind::clusters, 2, Weights::with_zeros, 3), labels);
     bool const has_labels = labels != LabelKind::none;
     OperatorOptions const options{.precision = Precision::float64, .truncation = 1e-6};
@@ -412,7 +412,7 @@ TEST_P(Multiscale, coarse_clouds_keep_mass_and_centres) {
           moments_of((is_rows ? problem.x : problem.y).values(), mass, is_rows ? problem.labels_x : problem.labels_y);
       auto const tree = backend.tree(*entropic, {geometry, marginals, options}, side);
       for (double const radius : {0.0, 0.01, 0.05, 1e3}) {
-        SCOPED_TRACE(testing::Message() << "labels " << has_labels << ", rows " << is_rows << ", radius " << radius);
+        SCOPED_TRACE(testing::Message() << "labels " << static_cast<int>(labels) << ", rows " << is_rows << ", radius " << radius);
         std::int64_t const size = tree->cut(radius);
         Cloud const cloud = tree->cloud();
         ASSERT_EQ(cloud.size(), size);
@@ -476,8 +476,8 @@ TEST_P(Multiscale, plans_give_other_operators_their_transforms) {
         auto const of = after->plan(kEps);
         points.of = of.get();
         auto const at = plan->points().at(side, points);
-        after->add_transform(side, 1.5, *at);
-        after->add_transform(side, -0.25, *at);
+        backend.add_transform(side, 1.5, *at, *after);
+        backend.add_transform(side, -0.25, *at, *after);
       }
       found[0].resize(expected[0].size());
       found[1].resize(expected[1].size());

@@ -73,17 +73,6 @@ void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
 }
 
 template <class T>
-void EntropicOperator<T>::add_transform(Side side, double factor, monge::PlanOperator& plan) {
-  std::vector<double> transform(to_size(size(side)));
-  plan.transform(side, MutableVectorView(transform));
-  std::vector<double>& potential = data_.potential(side).values();
-  for (std::int64_t place = 0; place < std::ssize(potential); ++place)
-    potential[to_size(place)] += factor * transform[to_size(vectors_.orders().point(side, place))];
-  last_.eps = 0;
-  tiles_eps_ = 0;
-}
-
-template <class T>
 Vector& EntropicOperator<T>::potential(Side side) {
   last_.eps = 0;
   return data_.potential(side);

@@ -24,7 +24,6 @@ class EntropicOperator final : public monge::EntropicOperator {
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;
-  void add_transform(Side side, double factor, monge::PlanOperator& plan) override;
   Vector const& potential(Side side) const override { return data_.potential(side); }
   Vector& potential(Side side) override;
   void sweep(Sweep const& sweep, int count) override;

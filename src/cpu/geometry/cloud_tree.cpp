@@ -1,5 +1,6 @@
 #include "cpu/geometry/cloud_tree.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/numbers.hpp"

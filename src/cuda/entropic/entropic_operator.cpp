@@ -88,13 +88,6 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
   }
 }
 
-void EntropicOperator::add_transform(Side side, double factor, monge::PlanOperator& plan) {
-  DeviceGuard const guard(problem_.runtime->index());
-  swept_eps_ = 0;
-  tiles_eps_ = 0;
-  static_cast<PlanOperator&>(plan).add_transform(side, factor, potentials_[side_index(side)]);
-}
-
 Vector& EntropicOperator::potential(Side side) {
   swept_eps_ = 0;
   return potentials_[side_index(side)];

@@ -389,9 +389,10 @@ std::shared_ptr<PointCosts const> PointCosts::at(Side side, MatrixView points, I
   return result;
 }
 
-bool PointCosts::serves(PointCosts const& other) const {
-  return form_ == other.form_ && scalar_ == other.scalar_ && !undirected_ && kept_scores_.size() == 0 &&
-         other.kept_scores_.size() == 0;
+bool PointCosts::packs_like(PointCosts const& other) const {
+  bool const has_own_centres = !cost_.is_distance() && !undirected_;
+  bool const computes = kept_scores_.size() == 0 && other.kept_scores_.size() == 0;
+  return form_ == other.form_ && scalar_ == other.scalar_ && has_own_centres && computes;
 }
 
 std::shared_ptr<PointCosts const> PointCosts::at(Side side, PointCosts const& owner) const {

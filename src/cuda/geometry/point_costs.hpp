@@ -35,10 +35,10 @@ class PointCosts final : public Costs {
   PointValues labels(Side side) const;
   /// The same costs with other points on this side. The other side is shared, except for its shift.
   std::shared_ptr<PointCosts const> at(Side side, MatrixView points, IndexView labels) const;
-  /// The same with the packed points of costs for the same cost function, which serves() must allow.
+  /// The same with the points that `owner` has packed for the same cost. packs_like(owner) must hold.
   std::shared_ptr<PointCosts const> at(Side side, PointCosts const& owner) const;
-  /// Whether the points of both are packed alike.
-  bool serves(PointCosts const& other) const;
+  /// Whether both pack a point in the same way, each cloud about its own centre.
+  bool packs_like(PointCosts const& other) const;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;

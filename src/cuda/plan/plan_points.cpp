@@ -129,7 +129,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, NewPoints const
   problem.is_self = false;
   Problem const* const of = given.of ? &static_cast<PlanOperator const*>(given.of)->problem_ : nullptr;
   OrderedSide const* const ordered = of && of->ordering ? &of->ordering->of(side) : nullptr;
-  bool const is_packed = of && of_points().serves(*of->costs->of_points());
+  bool const is_packed = of && of_points().packs_like(*of->costs->of_points());
   problem.costs =
       is_packed ? of_points().at(side, *of->costs->of_points()) : of_points().at(side, given.points, given.labels);
   if (problem.ordering) problem.ordering = ordering_at(runtime, *problem.ordering, *problem.costs, side, ordered);

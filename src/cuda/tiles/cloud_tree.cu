@@ -3,6 +3,8 @@
 #include <thrust/iterator/counting_iterator.h>
 #include <cub/device/device_select.cuh>
 
+#include <utility>
+
 #include "core/numbers.hpp"
 #include "cuda/device/points.cuh"
 #include "cuda/device/strided.cuh"
@@ -17,8 +19,9 @@ constexpr int kMostHeights = 32;
 /// from q 2^h to (q + 1) 2^h.
 struct TreeNodes {
   OrderedPoints points;
-  double const* weight;  // By the caller's numbers.
-  int dimension;         // Coordinates of a centre. Those of labels follow them in a point.
+  double const* weight;       // By the caller's numbers;
+  std::int64_t const* label;  // the same; null without labels.
+  int dimension;              // Coordinates of a centre. Those of labels follow them in a point.
   int heights = 1;
   int first[kMostHeights] = {};                                   // The number of the first node of a height >= 1.
   double *centre = nullptr, *mass = nullptr, *inertia = nullptr;  // Of nodes of heights >= 1.
@@ -56,11 +59,9 @@ struct TreeNodes {
 
   /// Points are in the order of their labels first.
   __device__ bool has_one_label(int height, int q) const {
-    int const from = q << height, to = min((q + 1) << height, points.size) - 1;
-    for (int k = dimension; k < points.dimension; ++k) {
-      if (coordinate(from, k) != coordinate(to, k)) return false;
-    }
-    return true;
+    if (label == nullptr) return true;
+    int const end = q + 1 < nodes(height) ? (q + 1) << height : points.size;
+    return label[points.point[q << height]] == label[points.point[end - 1]];
   }
   /// The height of the node of a cut that begins at this place; -1 if none does, or if it has no mass.
   __device__ int height_in_cut(int place, double square) const {
@@ -92,10 +93,11 @@ class DeviceCloudTree final : public CloudTree {
       : runtime_(runtime),
         centre_(centre),
         labels_(std::move(labels)),
+        label_(uploaded(runtime, labels_)),
         height_(runtime, points.size),
         chosen_(runtime, points.size),
         count_(runtime, 1) {
-    nodes_ = {.points = points, .weight = weights, .dimension = dimension};
+    nodes_ = {.points = points, .weight = weights, .label = label_.data(), .dimension = dimension};
     std::int64_t all = 0;
     for (int& height = nodes_.heights; nodes_.nodes(height - 1) > 1; ++height) {
       nodes_.first[height] = static_cast<int>(all);
@@ -155,6 +157,7 @@ class DeviceCloudTree final : public CloudTree {
   TreeNodes nodes_;
   double const* centre_;  // Of the cloud.
   std::vector<std::int64_t> labels_;
+  DeviceArray<std::int64_t> label_;
   DeviceArray<unsigned char> memory_;
   DeviceArray<int> height_, chosen_, count_;  // The last cut: the height at each place, and the places of its nodes.
   int size_of_cut_ = 0;
