@@ -1,5 +1,6 @@
-"""Draws docs/images/multiscale.png: seconds of `multiscale` over n at blur n^(-1/d), from the table of
-`build/bench/multiscale cpu multiscale 1e-3 1 N D BLUR...` in bench/results, beside n log n."""
+"""Draws docs/images/multiscale.png: seconds of `multiscale` over n at blur n^(-1/d), beside n log n, from the tables of
+`build/bench/multiscale cpu|cuda multiscale 1e-3 1 N D BLUR...` in bench/results: of the processor on two cores, by the
+clock on a GPU."""
 
 from pathlib import Path
 
@@ -9,20 +10,32 @@ import numpy as np
 ROOT = Path(__file__).parents[1]
 
 
+def rows(name):
+    """The rows of a table whose blur is that of the picture, as arrays by column."""
+    lines = (ROOT / "bench/results" / name).read_text().splitlines()
+    names, *table = [line.split("\t") for line in lines if not line.startswith("#")]
+    wanted = [r for r in table if abs(float(r[2]) * float(r[0]) ** (1 / float(r[1])) - 1) < 1e-3]
+    return {name: np.array([row[k] for row in wanted]) for k, name in enumerate(names)}
+
+
 def main():
-    lines = (ROOT / "bench/results/epyc_2_cores_multiscale.tsv").read_text().splitlines()
-    names, *rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    column = {name: np.array([row[k] for row in rows]) for k, name in enumerate(names)}
-    n, d, seconds = (column[name].astype(float) for name in ("n", "d", "cpu s"))
-    figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
-    for dimension, color in ((2, "C0"), (3, "C1")):
-        own = d == dimension
-        label = f"d = {dimension}, blur n$^{{-1/{dimension}}}$"
-        ax.loglog(n[own], seconds[own], "o-", color=color, label=label)
-        line = n[own] * np.log(n[own])
-        ax.loglog(n[own], line * seconds[own][0] / line[0], ":", color=color)
-    ax.set(xlabel="points a cloud", ylabel="seconds of the processor", title="to a certified 1e-3; dotted: n log n")
-    ax.legend()
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
+    for ax, file, seconds, title in (
+        (axes[0], "epyc_2_cores_multiscale.tsv", "cpu s", "two cores, seconds of the processor"),
+        (axes[1], "h200_multiscale.tsv", "median s", "H200, seconds"),
+    ):
+        column = rows(file)
+        for d, color in ((2, "C0"), (3, "C1")):
+            own = column["d"] == str(d)
+            n, own_seconds = column["n"][own].astype(float), column[seconds][own].astype(float)
+            n, first = np.unique(n, return_index=True)
+            own_seconds = own_seconds[first]
+            ax.loglog(n, own_seconds, "o-", color=color, label=f"d = {d}, blur n$^{{-1/{d}}}$")
+            line = n * np.log(n)
+            ax.loglog(n, line * own_seconds[0] / line[0], ":", color=color)
+        ax.set(xlabel="points a cloud", title=title)
+        ax.legend()
+    axes[0].set_ylabel("seconds to a certified 1e-3; dotted: n log n")
     figure.savefig(ROOT / "docs/images/multiscale.png", dpi=100)
 
 

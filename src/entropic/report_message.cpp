@@ -22,11 +22,13 @@ bool hardly_falls(Report const& report) {
 
 /// "1 sweep", "12 passes", "30 sweeps of coarse clouds and 12 passes".
 std::string passes_text(Report const& report) {
-  bool const one = report.iterations == 1;
-  std::string const coarse =
-      report.coarse_iterations > 0 ? fmt::format("{} sweeps of coarse clouds and ", report.coarse_iterations) : "";
-  return fmt::format("{}{} {}", coarse, report.iterations,
-                     report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
+  auto const counted = [](int count, char const* one, char const* many) {
+    return fmt::format("{} {}", count, count == 1 ? one : many);
+  };
+  std::string const all = report.newton_steps > 0 ? counted(report.iterations, "pass", "passes")
+                                                  : counted(report.iterations, "sweep", "sweeps");
+  if (report.coarse_iterations == 0) return all;
+  return fmt::format("{} of coarse clouds and {}", counted(report.coarse_iterations, "sweep", "sweeps"), all);
 }
 
 /// Words that say which sweeps of a solve in precision auto were in float64, if any.

@@ -186,7 +186,7 @@ char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
 /// (bench/notes/multiscale.md).
 bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
   constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000, kPointsOfLabel = 128;
-  constexpr double kManyPairs = 1.6e7, kManyPairsOnDevice = 4e9, kManyLabelledPairsOnDevice = 1e10;
+  constexpr double kManyPairs = 1.6e7, kManyPairsOnDevice = 1.6e9, kManyLabelledPairsOnDevice = 1e10;
   Shape const shape = shape_of(geometry);
   bool const is_default = options.method == Method::automatic && options.schedule == Schedule::overrelaxed &&
                           options.annealing < 1 && options.certificate && options.tolerance > 0;

@@ -92,8 +92,8 @@ INSTANTIATE_TEST_SUITE_P(, KeptTiles,
                                          Shape{"smooth_square", 33001, 36000, 2, 0.5, false, Weights::with_zeros, true},
                                          Shape{"smooth_cube", 40001, 33333, 3, 0.7, false, Weights::skewed, true},
                                          Shape{"half_smooth", 34000, 40001, 2, 0.1, false, Weights::skewed},
-                                         Shape{"metres", 33001, 36000, 2, 0.5, false, Weights::skewed, true, 1e7},
-                                         Shape{"microns", 9001, 34000, 1, 0.6, false, Weights::skewed, true, 1e-7},
+                                         Shape{"large_units", 33001, 36000, 2, 0.5, false, Weights::skewed, true, 1e7},
+                                         Shape{"small_units", 9001, 34000, 1, 0.6, false, Weights::skewed, true, 1e-7},
                                          Shape{"counted", 760000, 750001, 3, 0.01}),
                          testing::PrintToStringParamName());
 
