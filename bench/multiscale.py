@@ -28,7 +28,7 @@ def main():
         for d, color in ((2, "C0"), (3, "C1")):
             own = column["d"] == str(d)
             n, own_seconds = column["n"][own].astype(float), column[seconds][own].astype(float)
-            n, first = np.unique(n, return_index=True)
+            n, first = np.unique(n, return_index=True)  # Two parts of a table may have the same problem.
             own_seconds = own_seconds[first]
             ax.loglog(n, own_seconds, "o-", color=color, label=f"d = {d}, blur n$^{{-1/{d}}}$")
             line = n * np.log(n)

@@ -59,7 +59,8 @@ std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& prob
     double pairs = 0;
     for (double part = is_last ? kLeastPart : 1;; part = std::min(1.0, part * std::numbers::sqrt2)) {
       double const radius = part * kRadius * std::sqrt(eps / clouds.scale);
-      pairs = static_cast<double>(x.cut(radius)) * static_cast<double>(y.cut(radius));
+      std::int64_t const of_x = x.cut(radius), of_y = is_self ? of_x : y.cut(radius);
+      pairs = static_cast<double>(of_x) * static_cast<double>(of_y);
       if (part == 1 || pairs <= kCheap * pairs_of(clouds)) break;
     }
     // A self problem takes few sweeps from any start.
@@ -104,7 +105,7 @@ struct Solved {
     bool const of_rows = side == Side::rows;
     return plan->points().at(side, {of_rows ? clouds.x : clouds.y, of_rows ? clouds.labels.x : clouds.labels.y, &of});
   }
-  /// The potentials at the points of a problem.
+  /// The potentials of this plan at the points of a problem.
   Potentials potentials(SinkhornProblem const& problem) const {
     Penalties const penalties = penalties_of(problem.options);
     std::unique_ptr<PlanOperator> const of = problem.entropic->plan(eps);
@@ -117,7 +118,8 @@ struct Solved {
     }
     return result;
   }
-  /// Adds these potentials, times a factor, to those of a problem.
+  /// Adds `factor` times the potentials of this plan, at the points of a problem, to the potentials of the problem's
+  /// operator.
   void add(Backend const& backend, double factor, SinkhornProblem& problem) const {
     Penalties const penalties = penalties_of(problem.options);
     EntropicOperator& entropic = *problem.entropic;

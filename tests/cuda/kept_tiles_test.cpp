@@ -159,8 +159,10 @@ TEST_P(KeptTiles, sums_lack_at_most_the_share) {
 }
 
 // The last half-step of a sweep gives the columns their weights, up to what its sums lack and, in float32, the rounding
-// of four numbers of the size of potentials and costs over eps. Its lists are for the softmins of the rows over a few
-// near tiles. Where these hold a quarter of a sum, the potential is eps log 4 less, and a column may lack 4 shares.
+// of four numbers of the size of potentials and costs over eps. Its lists are
+// made before the rows have their new potentials. The softmin of a row over a few near tiles stands for the new one. If
+// the near tiles hold a quarter of the row's sum, this softmin is too high by eps log 4. The list of a column may then
+// lack 4 times the share.
 TEST_P(KeptTiles, half_steps_meet_their_marginal) {
   Problem const problem = problem_of(GetParam());
   for (Precision const precision : {Precision::float32, Precision::float64}) {

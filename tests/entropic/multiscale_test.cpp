@@ -396,7 +396,9 @@ std::map<std::int64_t, Moments> moments_of(std::vector<double> const& points, st
   return result;
 }
 
-// A node keeps its mass and its centre, so what a cut lacks of the second moment is the inertia within its nodes.
+// A coarse point has the mass and the centre of its node. So a coarse cloud has the mass and the centre of the cloud.
+// Its moment of inertia is smaller by the sum of the moments of inertia of the nodes, each about its own centre, which
+// is at most the mass times the square of the radius.
 TEST_P(Multiscale, coarse_clouds_keep_mass_and_centres) {
   Context const on = context();
   Backend const& backend = backend_of(on);
@@ -444,8 +446,9 @@ TEST_P(Multiscale, coarse_clouds_keep_mass_and_centres) {
   }
 }
 
-// A plan at the points of an operator, whose packing it shares where it can, is the plan at these points as they were
-// given. Both lack a part of a sum, and in float32 an exponent has three rounded terms of the size of costs.
+// A plan may share the packed points of another plan (NewPoints::of). Its transforms are those that it has at the same
+// points without sharing. Each of the two may lack the truncation of a sum. In float32 an exponent has three rounded
+// terms of the size of the costs.
 TEST_P(Multiscale, plans_give_other_operators_their_transforms) {
   constexpr double kEps = 0.02, kTruncation = 1e-6;
   Context const on = context();

@@ -38,8 +38,8 @@ struct Ordering {
 /// Orders the points, which are finite. Points whose side has no order in `given` get that of their tree.
 std::shared_ptr<Ordering const> make_ordering(SharedRuntime const& runtime, Costs const& costs, double truncation,
                                               PointOrders const& given);
-/// The ordering of a problem whose points on one side were replaced. The new points get the order of `like`, or that of
-/// their tree where it is null.
+/// A copy of `ordering` for costs with new points on one side. The new points get the order of `like`; if `like` is
+/// null, they get the order of a k-d tree of their own.
 std::shared_ptr<Ordering const> ordering_at(SharedRuntime const& runtime, Ordering const& ordering, Costs const& costs,
                                             Side side, OrderedSide const* like);
 /// The same order for costs that pack the same points in another precision or with other coordinates of labels.

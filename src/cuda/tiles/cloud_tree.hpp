@@ -10,9 +10,9 @@
 
 namespace monge::cuda {
 
-/// `points` lie in the order of their tree, relative to `centre`. From number `dimension` on their coordinates are
-/// those of labels. They outlive the tree, as the centre and `weights` do, which are in the caller's order. `labels`:
-/// those of the points, in the caller's order; empty without labels.
+/// `points` are in the order of a k-d tree, relative to `centre`. Their first `dimension` coordinates are positions;
+/// the others stand for labels. `weights` and `labels` are in the caller's order; `labels` is empty where the problem
+/// has none. The caller keeps the memory of the points, the centre and the weights as long as the tree lives.
 std::unique_ptr<CloudTree> cloud_tree(SharedRuntime const& runtime, OrderedPoints const& points, int dimension,
                                       double const* centre, double const* weights, std::vector<std::int64_t> labels);
 

@@ -6,7 +6,8 @@ namespace {
 /// A sweep is rejected where its error is above kWorse times the least. The method ends with rejection kMostRejections.
 constexpr double kWorse = 100;
 constexpr int kMostRejections = 3;
-/// Overrelaxation replaces slow mixing if its error after this number of sweeps is below that of the last mixed sweep.
+/// Where mixing is slow, overrelaxed sweeps are tried. After this number of them their error is compared with the error
+/// of the last mixed sweep. If it is higher, the solve returns to mixing.
 constexpr int kOverrelaxedTrial = 100;
 
 }  // namespace
