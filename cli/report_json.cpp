@@ -75,6 +75,7 @@ void add_values(Json& json, Report const& report) {
   json["dual"] = report.dual;
   json["gap"] = report.gap;
   json["left_out"] = report.left_out;
+  json["left_out_of_row"] = report.left_out_of_row;
   json["peak_bytes"] = report.peak_bytes;
 }
 

@@ -122,6 +122,9 @@ struct Report {
   /// that hold for the plan of all pairs. The other values follow from the sums as they are. 0 where these lack
   /// nothing; NaN without a certificate.
   double left_out = 0;
+  /// A row or a column of the plan lacks at most this part of its mass, and a row of P V this part of its mass times
+  /// max |V|: a twentieth of the tolerance where passes leave out pairs, otherwise 0 (docs/math.md, section 20).
+  double left_out_of_row = 0;
   int ranks = 1;  ///< Processes that shared the work: Context::distributed().
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;

@@ -80,6 +80,7 @@ void visit_members(Report const*, Visit const& visit) {
   visit("dual", &Report::dual);
   visit("gap", &Report::gap);
   visit("left_out", &Report::left_out);
+  visit("left_out_of_row", &Report::left_out_of_row);
   visit(
       "seconds_setup", [](auto& report) -> auto& { return report.seconds.setup; });
   visit(

@@ -187,6 +187,7 @@ class SinkhornRun {
     report().newton_iterations = policy_.newton_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
+    report().left_out_of_row = problem_.truncation;
     if (problem_.truncation > 0 && !report().certified)
       report().left_out = std::numeric_limits<double>::quiet_NaN();  // Certificates alone bound it.
     LogitScale const& scale = policy_.scale();

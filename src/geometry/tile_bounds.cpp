@@ -195,19 +195,16 @@ class Search {
     auto const size = [&](std::size_t k) {
       return candidates.bounds[k] + columns_.log_mass(columns_.tree().index(0, candidates.nodes[k]));
     };
-    auto const bin = [&](double bound) {
-      return static_cast<int>(std::min<double>((top - bound) * kBoundBinsOfTwo, kBoundBins - 1));
-    };
     for (std::size_t k = 0; k < candidates.nodes.size(); ++k) {
       double const bound = size(k);
-      if (bound <= top) sums[to_size(bin(bound))] += std::exp2(bound);
+      if (bound <= top) sums[to_size(bin_of_bound(bound, top))] += std::exp2(bound);
     }
     int first_out = kBoundBins;
     for (double sum = 0; first_out > 0 && sum + sums[to_size(first_out - 1)] <= room; --first_out)
       sum += sums[to_size(first_out - 1)];
     for (std::size_t k = 0; k < candidates.nodes.size(); ++k) {
       double const bound = size(k);
-      if (bound <= top && bin(bound) >= first_out) {
+      if (bound <= top && bin_of_bound(bound, top) >= first_out) {
         lost += std::exp2(bound);
       } else {
         list.tile.push_back(static_cast<std::int32_t>(candidates.nodes[k]));
@@ -286,6 +283,45 @@ TileList transposed(TileList const& list, std::int64_t tiles) {
   for (std::int64_t row = 0; row < list.tiles(); ++row) {
     for (std::int32_t const tile : list.of(row))
       result.tile[to_size(next[to_size(tile)]++)] = static_cast<std::int32_t>(row);
+  }
+  return result;
+}
+
+TileList thinned(TileList const& list, TileParts const& parts, double share, std::span<double const> column_room) {
+  using Counts = std::array<std::int32_t, kBoundBins>;
+  auto const count = [](unsigned char bin, Counts& counts) {
+    if (bin != kAboveBins) ++counts[bin];
+  };
+  // The first bin of those that are left out. Each member of a bin is at most its upper end.
+  auto const first_out = [&](Counts const& counts, double room) {
+    int first = kBoundBins;
+    for (double sum = 0; first > 0; --first) {
+      sum += counts[to_size(first - 1)] * share * std::exp2(-static_cast<double>(first - 1) / kBoundBinsOfTwo);
+      if (!(sum <= room)) break;
+    }
+    return first;
+  };
+  std::vector<Counts> of_columns(column_room.size());
+  for (std::size_t k = 0; k < list.tile.size(); ++k) count(parts.of_columns[k], of_columns[to_size(list.tile[k])]);
+  std::vector<int> out_of_columns;
+  for (std::size_t column = 0; column < column_room.size(); ++column)
+    out_of_columns.push_back(first_out(of_columns[column], column_room[column]));
+  TileList result;
+  result.begin.reserve(list.begin.size());
+  result.tile.reserve(list.tile.size());  // Memory that is never written takes no room.
+  for (std::int64_t row = 0; row < list.tiles(); ++row) {
+    auto const begin = to_size(list.begin[to_size(row)]), end = to_size(list.begin[to_size(row) + 1]);
+    Counts counts{};
+    for (std::size_t k = begin; k < end; ++k) count(parts.of_rows[k], counts);
+    int const out = first_out(counts, share);
+    for (std::size_t k = begin; k < end; ++k) {
+      if (parts.of_rows[k] == kAboveBins || parts.of_rows[k] < out || parts.of_columns[k] == kAboveBins ||
+          parts.of_columns[k] < out_of_columns[to_size(list.tile[k])])
+        result.tile.push_back(list.tile[k]);
+    }
+    // Passes want a tile for each row. A row without weight has none that counts.
+    if (std::ssize(result.tile) == result.begin.back() && begin < end) result.tile.push_back(list.tile[begin]);
+    result.begin.push_back(std::ssize(result.tile));
   }
   return result;
 }

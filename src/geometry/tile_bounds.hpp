@@ -118,6 +118,14 @@ TileList nearest(TileLogits const& logits, std::int64_t count, int threads);
 
 /// The list of the other side, of `tiles` tiles.
 TileList transposed(TileList const& list, std::int64_t tiles);
+/// What the tiles of a list hold of a plan, as bins (bin_of_bound()): the largest part of the sum of a row that lies in
+/// the tile, and of the sum of a column.
+struct TileParts {
+  std::vector<unsigned char> of_rows, of_columns;
+};
+/// The list without the tiles that hold least: what is left out is at most `share` of the sum of each row, and
+/// `column_room` of that of each column of a tile.
+TileList thinned(TileList const& list, TileParts const& parts, double share, std::span<double const> column_room);
 /// The tiles that are in either list.
 TileList joined(TileList const& first, TileList const& second);
 

@@ -33,8 +33,15 @@ MONGE_HOST_DEVICE inline constexpr std::int64_t fit_scratch(std::int64_t dimensi
 /// The fraction of a truncation that nodes above the tiles may use up. Their bounds are compared with it one by one, so
 /// most of it stays for the tiles.
 inline constexpr double kNodeFraction = 0.25;
-/// Bins of the histogram of bounds below the truncation, and the bins of a factor of two.
+/// Bins of the histogram of bounds below the truncation, and the bins of a factor of two. Bounds above the truncation
+/// have the bin kAboveBins.
 inline constexpr int kBoundBins = 128, kBoundBinsOfTwo = 4;
+inline constexpr unsigned char kAboveBins = 255;
+/// The bin of a bound, given as a logarithm; `top` is the logarithm of the truncation.
+MONGE_HOST_DEVICE inline int bin_of_bound(double log_bound, double top) {
+  if (!(log_bound <= top)) return kAboveBins;
+  return static_cast<int>(std::fmin((top - log_bound) * kBoundBinsOfTwo, kBoundBins - 1.0));
+}
 /// Tiles that were found at some potentials serve for at most this number of sweeps, while the mean over the mass of
 /// exp(|f_now - f_then| / eps) - 1 is at most kServedMovement; a point adds at most kServedMovementOfPoint.
 inline constexpr int kServedSweeps = 10;

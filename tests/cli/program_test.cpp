@@ -116,6 +116,7 @@ TEST_F(SolveProgram, TheReportHasWhatItPromises) {
                          "dual",
                          "gap",
                          "left_out",
+                         "left_out_of_row",
                          "peak_bytes",
                          "seconds",
                          "problem",

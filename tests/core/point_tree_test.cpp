@@ -258,5 +258,53 @@ TEST(TileBounds, lie_above_every_logit_and_what_is_left_out) {
   }
 }
 
+TEST(TileLists, lose_the_tiles_that_hold_least) {
+  Random random(13);
+  std::int64_t const rows = 60, columns = 50;
+  constexpr double kShare = 1e-3;
+  TileList list;
+  TileParts parts;
+  std::vector<double> of_rows, of_columns;  // The true parts.
+  auto const add = [](double part, std::vector<double>& all, std::vector<unsigned char>& bins) {
+    all.push_back(part);
+    bins.push_back(static_cast<unsigned char>(bin_of_bound(std::log2(part), std::log2(kShare))));
+  };
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t column = 0; column < columns; ++column) {
+      if (random.uniform() < 0.3) continue;
+      list.tile.push_back(static_cast<std::int32_t>(column));
+      bool const is_idle = row == 7;
+      add(is_idle ? 0 : std::exp(-30 * random.uniform()), of_rows, parts.of_rows);
+      add(is_idle ? 0 : std::exp(-30 * random.uniform()), of_columns, parts.of_columns);
+    }
+    list.begin.push_back(std::ssize(list.tile));
+  }
+  std::vector<double> room;
+  for (std::int64_t column = 0; column < columns; ++column) room.push_back(kShare * (column == 3 ? 1e-6 : 1));
+  TileList const thin = thinned(list, parts, kShare, room);
+  ASSERT_EQ(thin.tiles(), rows);
+  EXPECT_LT(thin.tile.size(), list.tile.size() * 3 / 4);
+  std::vector<double> lost(to_size(columns));
+  for (std::int64_t row = 0; row < rows; ++row) {
+    std::span<std::int32_t const> const kept = thin.of(row);
+    EXPECT_TRUE(std::ranges::is_sorted(kept));
+    EXPECT_EQ(std::ranges::count(kept, list.of(row).front()) == 1 && row == 7, kept.size() == 1);
+    double of_row = 0;
+    std::size_t found = 0;
+    for (std::int64_t k = list.begin[to_size(row)]; k < list.begin[to_size(row) + 1]; ++k) {
+      std::int32_t const tile = list.tile[to_size(k)];
+      if (std::ranges::count(kept, tile) > 0) {
+        ++found;
+        continue;
+      }
+      of_row += of_rows[to_size(k)];
+      lost[to_size(tile)] += of_columns[to_size(k)];
+    }
+    EXPECT_EQ(found, kept.size());
+    EXPECT_LE(of_row, kShare);
+  }
+  for (std::int64_t column = 0; column < columns; ++column) EXPECT_LE(lost[to_size(column)], room[to_size(column)]);
+}
+
 }  // namespace
 }  // namespace monge::oracle

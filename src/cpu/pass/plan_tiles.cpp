@@ -147,6 +147,51 @@ CountedList transform_tiles(PlanData<T> const& data, Side side, double eps, Work
   return CountedList(std::move(rows.found.list));
 }
 
+template <class T>
+PassParts<T>::PassParts(PlanData<T> const& data, TileList const& tiles, Logits<T> const& logits)
+    : tiles_(tiles),
+      row_weight_(data.weight(Side::rows)),
+      column_weight_(data.weight(Side::columns)),
+      factor_(to_size(padded_to_panel<T>(std::ssize(column_weight_)))),
+      share_(data.ordering->truncation) {
+  for (std::size_t j = 0; j < column_weight_.size(); ++j) {
+    if (column_weight_[j] > 0) factor_[j] = data.mass() * static_cast<double>(logits.beta[j]) / column_weight_[j];
+  }
+  parts_.of_rows.resize(tiles.tile.size());
+  parts_.of_columns.resize(tiles.tile.size());
+}
+
+template <class T>
+void PassParts<T>::measure(Workspace<T> const& work, std::int64_t first, std::int64_t count,
+                           double const* column_weight) {
+  std::size_t const tile = to_size(first / kTilePoints), begin = to_size(tiles_.begin[tile]);
+  std::size_t const tiles = to_size(tiles_.begin[tile + 1]) - begin;
+  double factor[kMaxStripeRows];
+  for (std::int64_t r = 0; r < count; ++r)
+    factor[r] = row_weight_[to_size(first + r)] > 0 ? 1 / work.row_sum[to_size(r)] : 0;
+  std::vector<float> of_rows(tiles), of_columns(tiles);
+  measure_tiles(work.args, count, factor, column_weight, factor_.data(), of_rows.data(), of_columns.data());
+  double const top = std::log2(share_);
+  for (std::size_t k = 0; k < tiles; ++k) {
+    parts_.of_rows[begin + k] = static_cast<unsigned char>(bin_of_bound(std::log2(of_rows[k]), top));
+    parts_.of_columns[begin + k] = static_cast<unsigned char>(bin_of_bound(std::log2(of_columns[k]), top));
+  }
+}
+
+template <class T>
+TileList PassParts<T>::thinned(double const* column_sums) const {
+  TileTree const columns(std::ssize(column_weight_));
+  std::vector<double> room(to_size(columns.tiles()));
+  for (std::int64_t tile = 0; tile < columns.tiles(); ++tile) {
+    double least = kInfinity;
+    for (std::int64_t j = columns.first_point(0, tile); j < columns.first_point(0, tile + 1); ++j) {
+      if (column_weight_[to_size(j)] > 0) least = std::min(least, factor_[to_size(j)] * column_sums[j]);
+    }
+    room[to_size(tile)] = share_ * least;
+  }
+  return monge::thinned(tiles_, parts_, share_, room);
+}
+
 TileList upper_tiles(TileList const& tiles) {
   TileList upper;
   for (std::int64_t row = 0; row < tiles.tiles(); ++row) {
@@ -159,6 +204,7 @@ TileList upper_tiles(TileList const& tiles) {
 }
 
 #define MONGE_INSTANTIATE(T)                                                                        \
+  template class PassParts<T>;                                                                      \
   template OrderedSide ordered_side(std::shared_ptr<PointOrder const>, PackedPoints<T> const&,      \
                                     std::span<std::int64_t const>);                                 \
   template PlanTiles plan_tiles(PlanData<T> const&, double, Workers const&);                        \

@@ -7,9 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "cpu/pass/plan_data.hpp"
+#include "cpu/pass/stripes.hpp"
 #include "cpu/runtime/memory.hpp"
-#include "cpu/runtime/threads.hpp"
 #include "geometry/tile_bounds.hpp"
 
 namespace monge::cpu {
@@ -69,6 +68,26 @@ PlanTiles sweep_tiles(PlanData<T> const& data, double eps, Workers const& worker
 /// For each tile of one side the tiles of the other that its transform needs: the potential of this side is not known.
 template <class T>
 CountedList transform_tiles(PlanData<T> const& data, Side side, double eps, Workers const& workers);
+
+/// What the tiles of a list hold of a plan, found in a sweep over them.
+template <class T>
+class PassParts {
+ public:
+  /// `logits`: of the columns in this sweep.
+  PassParts(PlanData<T> const& data, TileList const& tiles, Logits<T> const& logits);
+  /// Of the rows in a stripe; `column_weight`: of add_to_columns().
+  void measure(Workspace<T> const& work, std::int64_t first, std::int64_t count, double const* column_weight);
+  /// The tiles without those that together hold at most Ordering::truncation of each row and of each column.
+  /// `column_sums`: of add_to_columns().
+  TileList thinned(double const* column_sums) const;
+
+ private:
+  TileList const& tiles_;
+  std::vector<double> const &row_weight_, &column_weight_;
+  std::vector<double> factor_;  // From the sums of add_to_columns() to P_ij / b_j, padded to whole panels.
+  double share_;
+  TileParts parts_;
+};
 
 /// The tiles of a self problem on the diagonal and above.
 TileList upper_tiles(TileList const& tiles);

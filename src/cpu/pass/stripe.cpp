@@ -306,6 +306,53 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
 }
 
 template <class T>
+void MeasureTiles(StripeArgs<T> const& args, std::int64_t count, double const* factor, double const* weight,
+                  double const* column_factor, float* HWY_RESTRICT of_rows, float* HWY_RESTRICT of_columns) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  constexpr int kVecs = kVectors<T>;
+  const std::int64_t padded = padded_to_panel<T>(args.column_count);
+  const std::int64_t blocks = column_blocks<T>(args.column_count);
+  for (std::int64_t first = 0, tile = 0; first < padded; first += kTilePoints, ++tile) {
+    const std::int64_t block = first / kColumnBlock, end = std::min(padded, first + kTilePoints);
+    T scaled[kMaxStripeRows], row_sums[kMaxStripeRows];
+    for (std::int64_t r = 0; r < count; ++r) {
+      scaled[r] = static_cast<T>(weight[r] * args.block_scale[r * blocks + block]);
+      row_sums[r] = 0;
+    }
+    double most = 0;
+    for (std::int64_t j = first; j < end; j += kPanel<T>) {
+      const std::int64_t c = args.column(j);
+      hn::Vec<Tag<T>> sums[kVecs];
+      MONGE_UNROLL_TILE
+      for (int v = 0; v < kVecs; ++v) sums[v] = hn::Set(d, kLeast<T>);
+      for (std::int64_t r = 0; r < count; ++r) {
+        T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r);
+        auto const w = hn::Set(d, scaled[r]);
+        auto of_row = hn::Zero(d);
+        MONGE_UNROLL_TILE
+        for (int v = 0; v < kVecs; ++v) {
+          auto const power = hn::Load(d, e + v * kLanes);
+          sums[v] = hn::MulAdd(w, power, sums[v]);
+          of_row = hn::MulAdd(power, hn::Load(d, args.beta + c + v * kLanes), of_row);
+        }
+        row_sums[r] += hn::GetLane(hn::SumOfLanes(d, of_row));
+      }
+      HWY_ALIGN T buffer[kPanel<T>];
+      MONGE_UNROLL_TILE
+      for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
+      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane)
+        most = std::max(most, column_factor[c + lane] * static_cast<double>(buffer[lane]));
+    }
+    of_columns[tile] = static_cast<float>(most);
+    most = 0;
+    for (std::int64_t r = 0; r < count; ++r)
+      most = std::max(most, factor[r] * args.block_scale[r * blocks + block] * static_cast<double>(row_sums[r]));
+    of_rows[tile] = static_cast<float>(most);
+  }
+}
+
+template <class T>
 void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* HWY_RESTRICT row,
                 T* HWY_RESTRICT largest) {
   Tag<T> const d;
@@ -338,6 +385,11 @@ void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T*
                             double* sums) {                                                                        \
     AddToColumns(args, count, weight, unit, sums);                                                                 \
   }                                                                                                                \
+  void MeasureTiles##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* factor,                   \
+                            double const* weight, double const* column_factor, float* of_rows,                     \
+                            float* of_columns) {                                                                   \
+    MeasureTiles(args, count, factor, weight, column_factor, of_rows, of_columns);                                 \
+  }                                                                                                                \
   void ReadLogits##Suffix(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest) {      \
     ReadLogits(args, r, log_beta, row, largest);                                                                   \
   }
@@ -356,6 +408,8 @@ HWY_EXPORT(ExponentiateRowsF32);
 HWY_EXPORT(ExponentiateRowsF64);
 HWY_EXPORT(AddToColumnsF32);
 HWY_EXPORT(AddToColumnsF64);
+HWY_EXPORT(MeasureTilesF32);
+HWY_EXPORT(MeasureTilesF64);
 HWY_EXPORT(ReadLogitsF32);
 HWY_EXPORT(ReadLogitsF64);
 
@@ -376,6 +430,17 @@ template <>
 void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit,
                     double* sums) {
   HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
+}
+
+template <>
+void measure_tiles(StripeArgs<float> const& args, std::int64_t count, double const* factor, double const* weight,
+                   double const* column_factor, float* of_rows, float* of_columns) {
+  HWY_DYNAMIC_DISPATCH(MeasureTilesF32)(args, count, factor, weight, column_factor, of_rows, of_columns);
+}
+template <>
+void measure_tiles(StripeArgs<double> const& args, std::int64_t count, double const* factor, double const* weight,
+                   double const* column_factor, float* of_rows, float* of_columns) {
+  HWY_DYNAMIC_DISPATCH(MeasureTilesF64)(args, count, factor, weight, column_factor, of_rows, of_columns);
 }
 
 template <>

@@ -33,6 +33,7 @@
 #include <string>
 
 #include "cpu/pass/costs.hpp"
+#include "geometry/point_tree.hpp"
 
 namespace monge::cpu {
 
@@ -101,6 +102,13 @@ void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_s
 template <class T>
 void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                     double* column_sums);
+
+/// For each tile of kTilePoints columns of a stripe over listed tiles: the largest of factor_r sum_j beta_j 2^(t_rj -
+/// row_max_r) over its first `count` rows, and the largest of column_factor_c sum_r weight_r 2^(t_rj - row_max_r) over
+/// the columns c = column(j) of the tile. Not below the true ones but for rounding in T.
+template <class T>
+void measure_tiles(StripeArgs<T> const& args, std::int64_t count, double const* factor, double const* weight,
+                   double const* column_factor, float* of_rows, float* of_columns);
 
 /// row_j = t_rj + log_beta_c for c = column(j) and whole panels, minus infinity at forbidden pairs; largest_g is the
 /// largest of each kLogitGroup of them. For passes with `logits`.

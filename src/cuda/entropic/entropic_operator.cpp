@@ -420,6 +420,7 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   if (apart) settle(sweep);
   if (has_new_tiles) {
     tiles_->keep(Side::rows, potentials_[0]);
+    tiles_->thin();
     tiles_eps_ = sweep.eps;
   }
   launch_sweeps(sweep, count - alone);

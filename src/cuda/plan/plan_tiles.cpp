@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::int64_t kSquareWords = 32;
 /// A list that takes at most this memory with all squares gets it. The squares of larger ones are counted first.
-constexpr std::int64_t kMostUncounted = std::int64_t{64} << 20;
+constexpr std::int64_t kMostUncounted = std::int64_t{8} << 20;
+/// Lists with more bins than this are not measured.
+constexpr std::int64_t kMostBins = std::int64_t{1} << 30;
 
 /// Whether blocks of both sides exist, in few enough coordinates.
 bool can_expand(Problem const& problem) {
@@ -114,7 +116,10 @@ bool PlanTiles::expands(Problem const& problem, double eps) {
 }
 
 void PlanTiles::start(double eps) {
-  for (ListedTiles& listed : listed_) listed.expansion.is_on = expands(problem_, eps);
+  for (ListedTiles& listed : listed_) {
+    listed.expansion.is_on = expands(problem_, eps);
+    listed.measure = {};
+  }
   MONGE_CUDA_TRY(cudaMemsetAsync(listed_[0].bits.marks, 0, to_size(marks_[0] + marks_[1]) * sizeof(std::uint32_t),
                                  problem_.runtime->stream()));
 }
@@ -138,6 +143,47 @@ void PlanTiles::collect(std::span<Side const> marked) {
   for (Side const side : marked) find_reached_tiles(search(side), runtime->stream());
 }
 
+/// The bins of tiles that no pass measures say that the tile is needed.
+void PlanTiles::start_measure() {
+  std::int64_t const bins = squares_.size() * 32;
+  if (bins > kMostBins) return;
+  SharedRuntime const& runtime = problem_.runtime;
+  if (kept_squares_.size() < squares_.size()) {
+    kept_squares_ = {};
+    kept_squares_ = DeviceArray<std::uint32_t>(runtime, squares_.size());
+  }
+  if (bins_.size() < bins) {
+    bins_ = {};
+    bins_ = DeviceArray<unsigned char>(runtime, bins);
+  }
+  MONGE_CUDA_TRY(cudaMemsetAsync(bins_.data(), kAboveBins, to_size(bins), runtime->stream()));
+  for (Side const side : sides()) {
+    int const s = side_index(side);
+    listed_[s].measure = {bins_.data() + (listed_[s].bits.squares - squares_.data()) * 32, plus_[s].data(),
+                          problem_.costs->norm(side), 1 - s, std::log2(problem_.ordering->truncation)};
+  }
+}
+
+void PlanTiles::thin() {
+  if (!listed_[0].measure.bins) return;
+  cudaStream_t const stream = problem_.runtime->stream();
+  MONGE_CUDA_TRY(
+      cudaMemsetAsync(kept_squares_.data(), 0, to_size(squares_.size()) * sizeof(std::uint32_t), stream));
+  auto const kept = [&](TileBits const& bits) { return kept_squares_.data() + (bits.squares - squares_.data()); };
+  for (Side const side : sides()) {
+    ListedTiles const& listed = listed_[side_index(side)];
+    TileBits const& across = of(opposite(side)).bits;
+    thin_tiles({listed.rows.tiles(), listed.bits, across, listed.measure.bins, kept(listed.bits), kept(across),
+                problem_.ordering->truncation},
+               stream);
+  }
+  for (Side const side : sides()) {
+    ListedTiles& listed = listed_[side_index(side)];
+    listed.bits.squares = kept(listed.bits);
+    listed.measure = {};
+  }
+}
+
 std::span<Side const> PlanTiles::sides() const {
   return std::span(kSides).first(is_self() ? 1 : 2);
 }
@@ -155,7 +201,10 @@ void PlanTiles::find(Side side, Potentials const& potentials, double eps) {
 }
 
 void PlanTiles::find(Potentials const& potentials, Sweep const& sweep) {
-  if (sweep.symmetric) return find(potentials, sweep.eps);
+  if (sweep.symmetric) {
+    find(potentials, sweep.eps);
+    return start_measure();
+  }
   start(sweep.eps);
   mark(Side::rows, potentials[0].data(), potentials, sweep.eps);
   Potentials next;
@@ -169,6 +218,7 @@ void PlanTiles::find(Potentials const& potentials, Sweep const& sweep) {
             problem_.runtime->stream());
   mark(Side::columns, potentials[1].data(), next, sweep.eps);
   collect(sides());
+  start_measure();
 }
 
 void PlanTiles::keep(Side side, DeviceVector const& potential) {

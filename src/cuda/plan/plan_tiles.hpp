@@ -23,8 +23,10 @@ class PlanTiles {
   void find(Potentials const& potentials, double eps);
   /// The same for the rows of one side alone, whose potential is not known.
   void find(Side side, Potentials const& potentials, double eps);
-  /// The same for a sweep that begins with the rows.
+  /// The same for a sweep that begins with the rows. Softmins over these tiles measure them until thin().
   void find(Potentials const& potentials, Sweep const& sweep);
+  /// After that sweep: leaves out the tiles that hold at most Ordering::truncation of each row and of each column.
+  void thin();
   /// Keeps the potentials of one side for which the tiles were found.
   void keep(Side side, DeviceVector const& potential);
   /// Whether the tiles of find() for sweeps still serve a sweep at these potentials. Waits.
@@ -44,11 +46,13 @@ class PlanTiles {
   void start(double eps);
   void mark(Side side, double const* own, Potentials const& potentials, double eps);
   void collect(std::span<Side const> marked);
+  void start_measure();
 
   Problem const& problem_;
   ListedTiles listed_[2];
   DeviceArray<unsigned char> memory_;
-  DeviceArray<std::uint32_t> squares_;  // The squares of both lists.
+  DeviceArray<std::uint32_t> squares_, kept_squares_;  // The squares of both lists, and those that thin() makes.
+  DeviceArray<unsigned char> bins_;                    // Measure::bins of both lists.
   std::int64_t marks_[2] = {};          // Words of marks.
   double *models_[2] = {}, *far_[2] = {};
   NearWord* near_ = nullptr;

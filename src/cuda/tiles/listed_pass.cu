@@ -80,6 +80,13 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
     double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
     row_logit = stores ? arguments.row_logits[point] + constant : kEmptyLogit<double>;
   }
+  // A sum of the row times 2^-row_lse is at most its part of the whole sum.
+  [[maybe_unused]] double row_lse = kInfinity;
+  Measure const& measure = tiles.measure;
+  if constexpr (kSums == Sums::softmin) {
+    if (measure.bins && stores)
+      row_lse = (measure.norm[point] - parameters.constant[measure.columns] - measure.plus[point]) / parameters.eps_ln2;
+  }
 
   TPoint next_point[kStride];
   Column next_logit;
@@ -99,6 +106,7 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
   int tile = bits.next();
   if (tile >= 0) fetch(tile);
   for (int buffer = 0; tile >= 0; buffer ^= 1) {
+    [[maybe_unused]] int const present = tile;
     TPoint* const points = shared_points[warp][buffer];
     Column* const tile_logits = shared_logits[warp][buffer];
 #pragma unroll
@@ -143,6 +151,18 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
         reference[0] = largest;
       };
       sum_and_raise<kSums == Sums::product>(tile_sum, make, raise);
+      if constexpr (kSums == Sums::softmin) {
+        if (measure.bins) {
+          double const part = static_cast<double>(log2(tile_sum[0])) + (static_cast<double>(reference[0]) - row_lse);
+          double const largest = warp_max(part);
+          std::uint32_t const marks =
+              tiles.bits.marks[static_cast<std::int64_t>(row_tile / 32) * tiles.bits.mark_words + present / 1024];
+          std::int64_t const square = square_at(tiles.bits, row_tile / 32, present / 32, marks);
+          if (lane == 0)
+            measure.bins[square * 1024 + row_tile % 32 * 32 + present % 32] =
+                static_cast<unsigned char>(bin_of_bound(largest, measure.top));
+        }
+      }
       if constexpr (sizeof(T) == 4) {
         compensated_add(total, compensation, tile_sum[0]);
       } else {

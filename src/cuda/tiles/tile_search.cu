@@ -244,6 +244,16 @@ __device__ __forceinline__ std::int64_t square_of(TileBits const& bits, int row_
   return bits.first[at] + __popc(bits.marks[at] & ((1u << column_word % 32) - 1));
 }
 
+/// The first bin of those that are left out, for a sum of at most `room`. Each member of a bin is at most its upper end.
+__device__ int first_bin_out(unsigned const* histogram, double top, double room) {
+  int first = kBoundBins;
+  for (double sum = 0; first > 0; --first) {
+    sum += histogram[first - 1] * exp2(top - static_cast<double>(first - 1) / kBoundBinsOfTwo);
+    if (!(sum <= room)) break;
+  }
+  return first;
+}
+
 __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments const arguments) {
   __shared__ unsigned histograms[kSearchWarps][kBoundBins];
   start_next_kernel();
@@ -256,9 +266,6 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
   for (int k = row.lane; k < kBoundBins; k += 32) histogram[k] = 0;
   __syncwarp();
   double const top = log2(arguments.share);
-  auto const bin = [&](double size) {
-    return static_cast<int>(fmin((top - size) * kBoundBinsOfTwo, kBoundBins - 1.0));
-  };
   // Calls start(word of the lane) for words that are not left out, then visit(word, size of the lane's tile) for each
   // of them; the bound of the others.
   auto const for_words = [&](auto&& start, auto&& visit) {
@@ -281,16 +288,10 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
   };
   double lost = for_words([](int) {},
                           [&](int, double size) {
-                            if (size <= top && size > -kInfinity) atomicAdd(histogram + bin(size), 1u);
+                            if (size <= top && size > -kInfinity) atomicAdd(histogram + bin_of_bound(size, top), 1u);
                           });
   __syncwarp();
-  int first_out = kBoundBins;
-  double const room = arguments.share - lost;
-  for (double sum = 0; first_out > 0; --first_out) {
-    // Each member of a bin is at most its upper end.
-    sum += histogram[first_out - 1] * exp2(top - static_cast<double>(first_out - 1) / kBoundBinsOfTwo);
-    if (!(sum <= room)) break;
-  }
+  int const first_out = first_bin_out(histogram, top, arguments.share - lost);
   double lost_tiles = 0;
   std::int64_t own = 0, other = 0;  // The squares of the lane's word in both lists, found for all words at once.
   auto const start = [&](int word) {
@@ -298,7 +299,7 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
     other = square_of(across, word, row_word);
   };
   (void)for_words(start, [&](int word, double size) {
-    bool const is_out = size <= top && (size == -kInfinity || bin(size) >= first_out);
+    bool const is_out = size <= top && (size == -kInfinity || bin_of_bound(size, top) >= first_out);
     if (is_out) lost_tiles += exp2(size);
     unsigned const kept = __ballot_sync(kAllLanes, !is_out);
     std::int64_t const square = __shfl_sync(kAllLanes, own, word % 32);
@@ -308,6 +309,43 @@ __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments c
   });
   lost += warp_sum(lost_tiles);
   if (row.lane == 0) arguments.left_out[tile] = lost * (1 + kModelRounding);
+}
+
+__global__ void __launch_bounds__(kSearchThreads) thin_kernel(__grid_constant__ ThinArguments const arguments) {
+  __shared__ unsigned histograms[kSearchWarps][kBoundBins];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  TileBits const &bits = arguments.bits, &across = arguments.across;
+  if (search_warp() >= arguments.row_tiles) return;
+  int const tile = static_cast<int>(search_warp()), row_word = tile / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  unsigned* const histogram = histograms[threadIdx.x / 32];
+  for (int k = lane; k < kBoundBins; k += 32) histogram[k] = 0;
+  __syncwarp();
+  // Calls visit(word, number of the square, whether the lane's tile is listed, its bin) for the squares of the tile.
+  auto const for_squares = [&](auto&& visit) {
+    for (int k = 0; k < bits.mark_words; ++k) {
+      std::int64_t square = bits.first[static_cast<std::int64_t>(row_word) * bits.mark_words + k];
+      for (std::uint32_t marks = bits.marks[static_cast<std::int64_t>(row_word) * bits.mark_words + k]; marks != 0;
+           marks &= marks - 1, ++square) {
+        std::int64_t const row = square * 32 + tile % 32;
+        bool const is_listed = bits.squares[row] >> lane & 1u;
+        visit(k * 32 + __ffs(static_cast<int>(marks)) - 1, square, is_listed, arguments.bins[row * 32 + lane]);
+      }
+    }
+  };
+  for_squares([&](int, std::int64_t, bool is_listed, unsigned char bin) {
+    if (is_listed && bin != kAboveBins) atomicAdd(histogram + bin, 1u);
+  });
+  __syncwarp();
+  int const first_out = first_bin_out(histogram, log2(arguments.share), arguments.share);
+  for_squares([&](int word, std::int64_t square, bool is_listed, unsigned char bin) {
+    bool const is_kept = is_listed && (bin == kAboveBins || bin < first_out);
+    unsigned const kept = __ballot_sync(kAllLanes, is_kept);
+    if (kept == 0) return;
+    if (lane == 0) atomicOr(arguments.kept + square * 32 + tile % 32, kept);
+    std::int64_t const square_across = square_of(across, word, row_word);
+    if (is_kept) atomicOr(arguments.kept_across + square_across * 32 + lane, 1u << tile % 32);
+  });
 }
 
 void launch(void (*kernel)(SearchArguments), std::int64_t warps, SearchArguments const& arguments,
@@ -366,6 +404,10 @@ void count_squares(CountArguments const& arguments, int lists, cudaStream_t stre
 
 void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream) {
   launch(reach_kernel, arguments.rows.levels.nodes[0], arguments, stream);
+}
+
+void thin_tiles(ThinArguments const& arguments, cudaStream_t stream) {
+  launch_chained(thin_kernel, divided_up(arguments.row_tiles, kSearchWarps), kSearchThreads, 0, stream, arguments);
 }
 
 void find_lack(LackArguments const& arguments, cudaStream_t stream) {

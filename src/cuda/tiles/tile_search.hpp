@@ -68,6 +68,16 @@ void count_squares(CountArguments const& arguments, int lists, cudaStream_t stre
 /// Finds the tiles of columns that the rows of each tile may need, in marked squares.
 void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
 
+/// Leaves the tiles of the rows out that hold least, as they were measured: of each row at most `share` in total.
+struct ThinArguments {
+  int row_tiles;
+  TileBits bits, across;         // The present lists of this side and of the other one, which may be the same.
+  unsigned char const* bins;     // Measure::bins of this side.
+  std::uint32_t *kept, *kept_across;  // What the rows need is added to these squares, which replace those of the lists.
+  double share;
+};
+void thin_tiles(ThinArguments const& arguments, cudaStream_t stream);
+
 /// Upper bounds of the mass that the marginals of a side lack: weight_i of_tile exp((potential_i - plus_i) / eps). The
 /// number of_tile bounds the sum that a row of the tile lacks at the potential `plus`. Arrays of points have the
 /// caller's order; of_tiles has a number for each tile.
