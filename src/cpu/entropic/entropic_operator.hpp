@@ -64,7 +64,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   bool has_new_tiles_ = false;  // Whether the next sweep is the first over these tiles.
   double tiles_eps_ = 0;        // The eps of sweeps over tiles_; 0: the tiles are of other passes.
   int sweeps_of_tiles_ = 0;
-  std::vector<double> of_tiles_[2];           // The potentials for which the tiles were found.
+  std::vector<double> of_tiles_[2];         // The potentials for which the tiles were found.
   std::optional<PassParts<T>> tile_parts_;  // During the first sweep over new tiles.
   /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;

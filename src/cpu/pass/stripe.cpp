@@ -377,21 +377,20 @@ void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T*
 
 // HWY_EXPORT needs plain functions, not templates.
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
-  void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
-    ExponentiateRows(args, row_max, row_sum, row_moment);                                                          \
-  }                                                                                                                \
-  void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,      \
-                            double* sums) {                                                                        \
-    AddToColumns(args, count, weight, unit, sums);                                                                 \
-  }                                                                                                                \
-  void MeasureTiles##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* factor,                   \
-                            double const* weight, double const* column_factor, float* of_rows,                     \
-                            float* of_columns) {                                                                   \
-    MeasureTiles(args, count, factor, weight, column_factor, of_rows, of_columns);                                 \
-  }                                                                                                                \
-  void ReadLogits##Suffix(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest) {      \
-    ReadLogits(args, r, log_beta, row, largest);                                                                   \
+#define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                              \
+  void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {     \
+    ExponentiateRows(args, row_max, row_sum, row_moment);                                                              \
+  }                                                                                                                    \
+  void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,          \
+                            double* sums) {                                                                            \
+    AddToColumns(args, count, weight, unit, sums);                                                                     \
+  }                                                                                                                    \
+  void MeasureTiles##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* factor, double const* weight, \
+                            double const* column_factor, float* of_rows, float* of_columns) {                          \
+    MeasureTiles(args, count, factor, weight, column_factor, of_rows, of_columns);                                     \
+  }                                                                                                                    \
+  void ReadLogits##Suffix(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest) {          \
+    ReadLogits(args, r, log_beta, row, largest);                                                                       \
   }
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)

@@ -167,8 +167,7 @@ void PlanTiles::start_measure() {
 void PlanTiles::thin() {
   if (!listed_[0].measure.bins) return;
   cudaStream_t const stream = problem_.runtime->stream();
-  MONGE_CUDA_TRY(
-      cudaMemsetAsync(kept_squares_.data(), 0, to_size(squares_.size()) * sizeof(std::uint32_t), stream));
+  MONGE_CUDA_TRY(cudaMemsetAsync(kept_squares_.data(), 0, to_size(squares_.size()) * sizeof(std::uint32_t), stream));
   auto const kept = [&](TileBits const& bits) { return kept_squares_.data() + (bits.squares - squares_.data()); };
   for (Side const side : sides()) {
     ListedTiles const& listed = listed_[side_index(side)];

@@ -53,7 +53,7 @@ class PlanTiles {
   DeviceArray<unsigned char> memory_;
   DeviceArray<std::uint32_t> squares_, kept_squares_;  // The squares of both lists, and those that thin() makes.
   DeviceArray<unsigned char> bins_;                    // Measure::bins of both lists.
-  std::int64_t marks_[2] = {};          // Words of marks.
+  std::int64_t marks_[2] = {};                         // Words of marks.
   double *models_[2] = {}, *far_[2] = {};
   NearWord* near_ = nullptr;
   // The potentials for which the tiles were searched, near the transforms of the other side's, and for each tile an

@@ -61,10 +61,10 @@ struct Expansion {
   friend bool operator==(Expansion const&, Expansion const&) = default;
 };
 
-/// Softmins measure the listed tiles: for each one they write the bin (bin_of_bound()) of the largest part of the sum of
-/// a row that lies in it. Tiles of expanded blocks are not measured.
+/// Softmins measure the listed tiles: for each one they write the bin (bin_of_bound()) of the largest part of the sum
+/// of a row that lies in it. Tiles of expanded blocks are not measured.
 struct Measure {
-  unsigned char* bins = nullptr;  // For each bit of each marked square; null: passes do not measure.
+  unsigned char* bins = nullptr;                  // For each bit of each marked square; null: passes do not measure.
   double const *plus = nullptr, *norm = nullptr;  // An upper bound of the softmin of each row, by the caller's numbers.
   int columns = 1;                                // The number of the columns' side.
   double top = 0;                                 // The logarithm of the truncation.
@@ -76,7 +76,7 @@ struct Measure {
 struct ListedTiles {
   OrderedPoints rows, columns;
   TileBits bits;
-  Expansion expansion;             // Of softmins and evaluations.
+  Expansion expansion;  // Of softmins and evaluations.
   Measure measure;
   NearWord const* near = nullptr;  // kNearWords for each tile of the rows, in the place of `bits`; null: none.
   int parts = 1;                   // Parts in which the tiles of a row are summed.

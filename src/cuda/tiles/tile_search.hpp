@@ -71,8 +71,8 @@ void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
 /// Leaves the tiles of the rows out that hold least, as they were measured: of each row at most `share` in total.
 struct ThinArguments {
   int row_tiles;
-  TileBits bits, across;         // The present lists of this side and of the other one, which may be the same.
-  unsigned char const* bins;     // Measure::bins of this side.
+  TileBits bits, across;              // The present lists of this side and of the other one, which may be the same.
+  unsigned char const* bins;          // Measure::bins of this side.
   std::uint32_t *kept, *kept_across;  // What the rows need is added to these squares, which replace those of the lists.
   double share;
 };
