@@ -25,10 +25,9 @@ constexpr double kWorthwhile = 0.25;
 /// A start with smaller errors saves passes over all points. So the radius of the last stage is a part of kRadius, the
 /// least one from kLeastPart on that leaves at most the fraction kCheap of the pairs.
 constexpr double kLeastPart = 0.5 / std::numbers::sqrt2, kCheap = 1. / 64;
-/// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. A
-/// stage with more than kWorthwhile of the pairs takes as long as the last solve, and ends at a larger one. At the last
-/// eps it is a fraction of the tolerance; below kLeastError what the coarse points stand for is the larger error.
-constexpr double kStageError = 3e-4, kErrorOfLarge = 3e-3, kLastStage = 0.25, kLeastError = 3e-5;
+/// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. At
+/// the last eps it is a fraction of the tolerance. Below kLeastError the larger error is that of coarse points.
+constexpr double kStageError = 3e-4, kLastStage = 0.25, kLeastError = 3e-5;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;
 
@@ -67,9 +66,7 @@ std::vector<Stage> stages_of(Backend const& backend, SinkhornProblem const& prob
     // A self problem takes few sweeps from any start.
     if (is_last && is_self && pairs > kCheap * pairs_of(clouds)) return stages;
     bool const is_worthwhile = !is_last || pairs <= kWorthwhile * pairs_of(clouds);
-    double const error = is_last && tolerance > 0                 ? std::max(kLastStage * tolerance, kLeastError)
-                         : pairs > kWorthwhile * pairs_of(clouds) ? kErrorOfLarge
-                                                                  : kStageError;
+    double const error = is_last && tolerance > 0 ? std::max(kLastStage * tolerance, kLeastError) : kStageError;
     if (is_worthwhile) stages.push_back({eps, x.cloud(), y.cloud(), error});
     if ((is_worthwhile && pairs <= kFewPairs) || eps >= top) return stages;
   }

@@ -185,8 +185,8 @@ char const* needs_all_pairs(Backend const& backend, Geometry const& geometry) {
 /// Whether `auto` leaves out pairs. Of many points in few dimensions it has been faster on all compact clouds tried
 /// (bench/notes/multiscale.md).
 bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOptions const& options) {
-  constexpr std::int64_t kMostDimensions = 3, kLeastPoints = 1000, kPointsOfLabel = 128;
-  constexpr double kManyPairs = 1.6e7, kManyPairsOnDevice = 1.6e9, kManyLabelledPairsOnDevice = 1e10;
+  constexpr std::int64_t kMostDimensions = 3, kMostLabelledOnDevice = 2, kLeastPoints = 1000, kPointsOfLabel = 128;
+  constexpr double kManyPairs = 1.6e7, kManyPairsOnDevice = 1.6e9, kManyLabelledPairsOnDevice = 2.5e9;
   Shape const shape = shape_of(geometry);
   bool const is_default = options.method == Method::automatic && options.schedule == Schedule::overrelaxed &&
                           options.annealing < 1 && options.certificate && options.tolerance > 0;
@@ -195,16 +195,15 @@ bool leaves_out_pairs(Backend const& backend, Geometry const& geometry, SolveOpt
     return is_compact(on_host(backend, points, copies), host_threads(backend));
   };
   bool const on_cpu = backend.device().type == DeviceType::cpu;
-  double const many = on_cpu                            ? kManyPairs
-                      : terms_of(geometry).has_labels() ? kManyLabelledPairsOnDevice
-                                                        : kManyPairsOnDevice;
+  bool const has_labels_on_device = !on_cpu && terms_of(geometry).has_labels();
+  double const many = on_cpu ? kManyPairs : has_labels_on_device ? kManyLabelledPairsOnDevice : kManyPairsOnDevice;
   std::int64_t const least = std::min(shape.rows, shape.columns);
   auto const has_few_labels = [&] {
     MatrixView const& cost = clouds_of(geometry).labels.cost;
     return std::max(cost.rows(), cost.columns()) * kPointsOfLabel <= least;
   };
-  return is_default && shape.dimension <= kMostDimensions && least >= kLeastPoints &&
-         static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= many &&
+  return is_default && shape.dimension <= (has_labels_on_device ? kMostLabelledOnDevice : kMostDimensions) &&
+         least >= kLeastPoints && static_cast<double>(shape.rows) * static_cast<double>(shape.columns) >= many &&
          needs_all_pairs(backend, geometry) == nullptr && has_few_labels() && is_compact_cloud(clouds_of(geometry).x) &&
          is_compact_cloud(clouds_of(geometry).y);
 }

@@ -29,17 +29,17 @@
 namespace monge {
 namespace {
 
-/// A search by trees pays from this many pairs and up to this many dimensions, on a CPU.
-constexpr double kManyPairs = 1 << 22;
+/// A search by trees, on the host, pays from this many pairs and up to this many dimensions. A GPU has fast passes.
+constexpr double kManyPairs = 1 << 22, kManyPairsOnDevice = 1.6e9;
 constexpr std::int64_t kMostDimensions = 5;
 
 /// The cost of points for which trees serve.
 std::optional<SearchCost> search_cost(Backend const& backend, Geometry const& geometry) {
   CostTerms const terms = terms_of(geometry);
   Shape const shape = shape_of(geometry);
+  double const many = backend.device().type == DeviceType::cpu ? kManyPairs : kManyPairsOnDevice;
   if (!terms.function || terms.has_labels() || shape.dimension > kMostDimensions ||
-      static_cast<double>(shape.rows) * static_cast<double>(shape.columns) < kManyPairs ||
-      backend.device().type != DeviceType::cpu || backend.ranks() != nullptr)
+      static_cast<double>(shape.rows) * static_cast<double>(shape.columns) < many || backend.ranks() != nullptr)
     return {};
   double const p = clouds_of(geometry).p;
   switch (*terms.function) {
@@ -62,19 +62,21 @@ double unit_of(double range) {
 
 }  // namespace
 
-HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights)
+HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights, Device indices)
     : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})), weights_(weights) {
   // A new operator starts at f' = g' = 0, which is (s, t) for the user.
   shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
   shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
   entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
   std::optional<SearchCost> const cost = search_cost(backend, geometry);
-  if (!cost) return;
+  if (!cost || indices.type != DeviceType::cpu) return;
   PointCloud const& clouds = clouds_of(geometry);
-  std::vector<double> const origin = centre_of("x", clouds.x, {});
-  points_[0].emplace(clouds.x, origin, *cost, host_threads(backend));
-  points_[1].emplace(clouds.y, origin, *cost, host_threads(backend));
-  std::int64_t const d = clouds.x.columns();
+  std::vector<std::vector<double>> copies;
+  MatrixView const x = on_host(backend, clouds.x, copies), y = on_host(backend, clouds.y, copies);
+  std::vector<double> const origin = centre_of("x", x, {});
+  points_[0].emplace(x, origin, *cost, host_threads(backend));
+  points_[1].emplace(y, origin, *cost, host_threads(backend));
+  std::int64_t const d = x.columns();
   std::vector<double> box(to_size(box_size(d)));
   join_boxes(box.data(), points_[0]->box(), points_[1]->box(), d);
   largest_cost_ = (*cost)(d, [&](std::int64_t k) { return 2 * box[to_size(d + k)]; });
@@ -150,7 +152,7 @@ void transform_onto(Side side, Context const& context, Geometry const& geometry,
     std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
     validate_vector(out_name, out, size, context.device());
     validate_indices("argmin", argmin, size, 1, context.device());
-    HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)});
+    HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)}, argmin.device);
     std::vector<double> const result = transform.nearest(side, std::move(potential), argmin);
     std::unique_ptr<Vector> const vector = transform.vectors().make(side);
     transform.vectors().read(result, *vector);

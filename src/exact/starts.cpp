@@ -110,9 +110,7 @@ SolveOptions ExactSolve::start_options(double eps, int sweeps) {
                        .certificate = false,
                        .cache_bytes = kStartCache,
                        .progress = [&](Progress const&) { return goes_on(); }};
-  Backend const& backend = backend_of(context_);
-  // Entries of CUDA plans take all pairs.
-  if (backend.device().type == DeviceType::cpu && truncation_of(backend, *geometry_, {.eps = options.eps}) > 0) {
+  if (truncation_of(backend_of(context_), *geometry_, {.eps = options.eps}) > 0) {
     options.method = Method::multiscale;
     options.iterations = kTruncatedSweeps;
   }

@@ -430,6 +430,29 @@ TEST(Exact, ManyPointsInThePlaneAreProved) {
   }
 }
 
+// From 40,000 points on, plans of a device leave out pairs too, and the host searches trees for better ones.
+TEST(ExactOfManyPoints, cuda_finds_the_plan_of_the_host) {
+  require_device(DeviceType::cuda);
+  if (IsSkipped() || HasFatalFailure()) return;
+  std::int64_t const n = 41'000, m = 40'000;
+  Random random(6);
+  std::vector<double> x, y;
+  for (std::int64_t e = 0; e < 2 * n; ++e) x.push_back(random.uniform());
+  for (std::int64_t e = 0; e < 2 * m; ++e) y.push_back(std::pow(random.uniform(), 1.5));
+  auto const report_of = [&](Context const& context, MatrixView of_x, MatrixView of_y) {
+    return solve_exact(context, PointCloud{of_x, of_y}, {}, {}).report;
+  };
+  MatrixView const of_x(x.data(), n, 2), of_y(y.data(), m, 2);
+  ExactReport const expected = report_of(Context::cpu(), of_x, of_y);
+  ExactReport const found = report_of(Context::cuda(), of_x, of_y);
+  for (ExactReport const& report : {expected, found}) {
+    EXPECT_EQ(report.status, ExactStatus::optimal) << report.message;
+    EXPECT_NEAR(report.value, expected.value, 2e-12 * report.cost_scale);
+    EXPECT_NEAR(report.gap, 0, 2e-12 * report.cost_scale);
+  }
+  EXPECT_LE(found.rounds, expected.rounds + 2);
+}
+
 // Where potentials of 0 leave much of the mass without a place, a low first price takes a quarter more pivots.
 TEST(Exact, StartsFromNothingTakeFewPivots) {
   std::int64_t const n = 45;
