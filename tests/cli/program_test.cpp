@@ -322,6 +322,7 @@ TEST_F(SolveProgram, LeavesPairsOut) {
     ASSERT_EQ(outcome.code, 0) << outcome.err;
     EXPECT_EQ(outcome.out.find("left out        at most ") != std::string::npos, all == 0) << outcome.out;
     EXPECT_EQ(report()["left_out"] > 0, all == 0);
+    EXPECT_EQ(report()["left_out_of_row"] > 0, all == 0);
     int k = 0;
     for (auto const name : {"plan.npy", "topk_values.npy", "grad_x.npy", "hvp.npy"})
       values[all][k++] = numbers("result/" + std::string(name));

@@ -23,7 +23,20 @@ def test_solve_sample_has_the_value_of_all_pairs(dense):
     assert result.report.marginal_error <= TOL
     assert 0 < result.report.left_out <= TOL / 8
     assert abs(result.value - dense.value) <= 2 * abs(result.report.gap) + 1e-8
-    assert dense.report.left_out == 0
+    assert dense.report.left_out == dense.report.left_out_of_row == 0
+
+
+def test_rows_and_columns_lack_what_the_report_says():
+    result = monge.solve_sample(X, Y, reg=REG, method="multiscale", tol=1e-3, precision="float64")
+    f, g = result.potentials
+    cost = ((X[:, None] - Y) ** 2).sum(2)
+    whole = np.exp((f[:, None] + g - cost) / REG) / (len(X) * len(Y))
+    lacks = whole - result.plan
+    for axis in (0, 1):
+        part = (lacks.sum(axis) / whole.sum(axis)).max()
+        assert 0 < part <= result.report.left_out_of_row == 1e-3 / 20
+    v = RANDOM.choice([-1.0, 1.0], len(Y))
+    assert (abs(lacks @ v) <= result.report.left_out_of_row * whole.sum(1)).all()
 
 
 def test_products_and_entries_are_in_the_order_of_the_caller(dense):

@@ -246,8 +246,8 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         if (is_self())
                           sums[i] += column_weight[r] * work.row_sum[to_size(r)] / static_cast<double>(logits_.beta[i]);
                       }
+                      if (tile_parts_) return tile_parts_->add_to_columns(work, first, count, column_weight, sums);
                       add_to_columns(args, count, column_weight, 1.0, sums);
-                      if (tile_parts_) tile_parts_->measure(work, first, count, column_weight);
                     });
 
   stripes_.share({of_rows(last_.row_lse.data()), of_rows(f_next_.values().data()), of_threads(row_errors_),

@@ -162,15 +162,16 @@ PassParts<T>::PassParts(PlanData<T> const& data, TileList const& tiles, Logits<T
 }
 
 template <class T>
-void PassParts<T>::measure(Workspace<T> const& work, std::int64_t first, std::int64_t count,
-                           double const* column_weight) {
+void PassParts<T>::add_to_columns(Workspace<T> const& work, std::int64_t first, std::int64_t count,
+                                  double const* column_weight, double* sums) {
   std::size_t const tile = to_size(first / kTilePoints), begin = to_size(tiles_.begin[tile]);
   std::size_t const tiles = to_size(tiles_.begin[tile + 1]) - begin;
   double factor[kMaxStripeRows];
   for (std::int64_t r = 0; r < count; ++r)
     factor[r] = row_weight_[to_size(first + r)] > 0 ? 1 / work.row_sum[to_size(r)] : 0;
-  std::vector<float> of_rows(tiles), of_columns(tiles);
-  measure_tiles(work.args, count, factor, column_weight, factor_.data(), of_rows.data(), of_columns.data());
+  std::vector<double> of_rows(tiles), of_columns(tiles);
+  TileMeasure const measure{factor, factor_.data(), of_rows.data(), of_columns.data()};
+  cpu::add_to_columns(work.args, count, column_weight, 1.0, sums, &measure);
   double const top = std::log2(share_);
   for (std::size_t k = 0; k < tiles; ++k) {
     parts_.of_rows[begin + k] = static_cast<unsigned char>(bin_of_bound(std::log2(of_rows[k]), top));

@@ -75,8 +75,9 @@ class PassParts {
  public:
   /// `logits`: of the columns in this sweep.
   PassParts(PlanData<T> const& data, TileList const& tiles, Logits<T> const& logits);
-  /// Of the rows in a stripe; `column_weight`: of add_to_columns().
-  void measure(Workspace<T> const& work, std::int64_t first, std::int64_t count, double const* column_weight);
+  /// The call of that name for a stripe, which it measures.
+  void add_to_columns(Workspace<T> const& work, std::int64_t first, std::int64_t count, double const* column_weight,
+                      double* sums);
   /// The tiles without those that together hold at most Ordering::truncation of each row and of each column.
   /// `column_sums`: of add_to_columns().
   TileList thinned(double const* column_sums) const;

@@ -273,9 +273,9 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
 }
 
 // Sums over the few rows of a stripe are in T, sums over stripes in float64.
-template <class T>
+template <class T, bool kMeasures>
 void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
-                  double* HWY_RESTRICT column_sums) {
+                  double* HWY_RESTRICT column_sums, [[maybe_unused]] TileMeasure const* measure) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr int kVecs = kVectors<T>;
@@ -286,69 +286,40 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
     for (std::int64_t r = 0; r < count; ++r) scaled[r] = static_cast<T>(weight[r] * args.block_scale[r * blocks + b]);
     const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
     for (std::int64_t j = std::max(args.first_column, b * kColumnBlock); j < end; j += kPanel<T>) {
-      hn::Vec<Tag<T>> sums[kVecs];
-      MONGE_UNROLL_TILE
-      for (int v = 0; v < kVecs; ++v) sums[v] = hn::Set(d, kLeast<T>);
-      for (std::int64_t r = 0; r < count; ++r) {
-        T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r);
-        auto const w = hn::Set(d, scaled[r]);
-        MONGE_UNROLL_TILE
-        for (int v = 0; v < kVecs; ++v) sums[v] = hn::MulAdd(w, hn::Load(d, e + v * kLanes), sums[v]);
-      }
-      HWY_ALIGN T buffer[kPanel<T>];
-      MONGE_UNROLL_TILE
-      for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
-      const std::int64_t c = args.column(j);
-      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane)
-        column_sums[c + lane] += unit * static_cast<double>(buffer[lane]);
-    }
-  }
-}
-
-template <class T>
-void MeasureTiles(StripeArgs<T> const& args, std::int64_t count, double const* factor, double const* weight,
-                  double const* column_factor, float* HWY_RESTRICT of_rows, float* HWY_RESTRICT of_columns) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  constexpr int kVecs = kVectors<T>;
-  const std::int64_t padded = padded_to_panel<T>(args.column_count);
-  const std::int64_t blocks = column_blocks<T>(args.column_count);
-  for (std::int64_t first = 0, tile = 0; first < padded; first += kTilePoints, ++tile) {
-    const std::int64_t block = first / kColumnBlock, end = std::min(padded, first + kTilePoints);
-    T scaled[kMaxStripeRows], row_sums[kMaxStripeRows];
-    for (std::int64_t r = 0; r < count; ++r) {
-      scaled[r] = static_cast<T>(weight[r] * args.block_scale[r * blocks + block]);
-      row_sums[r] = 0;
-    }
-    double most = 0;
-    for (std::int64_t j = first; j < end; j += kPanel<T>) {
       const std::int64_t c = args.column(j);
       hn::Vec<Tag<T>> sums[kVecs];
       MONGE_UNROLL_TILE
       for (int v = 0; v < kVecs; ++v) sums[v] = hn::Set(d, kLeast<T>);
+      [[maybe_unused]] double of_rows = 0, of_columns = 0;
       for (std::int64_t r = 0; r < count; ++r) {
         T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r);
         auto const w = hn::Set(d, scaled[r]);
-        auto of_row = hn::Zero(d);
+        [[maybe_unused]] auto row = hn::Zero(d);
         MONGE_UNROLL_TILE
         for (int v = 0; v < kVecs; ++v) {
           auto const power = hn::Load(d, e + v * kLanes);
           sums[v] = hn::MulAdd(w, power, sums[v]);
-          of_row = hn::MulAdd(power, hn::Load(d, args.beta + c + v * kLanes), of_row);
+          if constexpr (kMeasures) row = hn::MulAdd(power, hn::Load(d, args.beta + c + v * kLanes), row);
         }
-        row_sums[r] += hn::GetLane(hn::SumOfLanes(d, of_row));
+        if constexpr (kMeasures)
+          of_rows = std::max(of_rows, measure->row_factor[r] * args.block_scale[r * blocks + b] *
+                                          static_cast<double>(hn::GetLane(hn::SumOfLanes(d, row))));
       }
       HWY_ALIGN T buffer[kPanel<T>];
       MONGE_UNROLL_TILE
       for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
-      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane)
-        most = std::max(most, column_factor[c + lane] * static_cast<double>(buffer[lane]));
+      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) {
+        column_sums[c + lane] += unit * static_cast<double>(buffer[lane]);
+        if constexpr (kMeasures)
+          of_columns = std::max(of_columns, measure->column_factor[c + lane] * static_cast<double>(buffer[lane]));
+      }
+      if constexpr (kMeasures) {
+        // A tile of double has two panels, whose rows with the largest sums may differ.
+        std::int64_t const tile = j / kTilePoints;
+        measure->of_rows[tile] += of_rows;
+        measure->of_columns[tile] = std::max(measure->of_columns[tile], of_columns);
+      }
     }
-    of_columns[tile] = static_cast<float>(most);
-    most = 0;
-    for (std::int64_t r = 0; r < count; ++r)
-      most = std::max(most, factor[r] * args.block_scale[r * blocks + block] * static_cast<double>(row_sums[r]));
-    of_rows[tile] = static_cast<float>(most);
   }
 }
 
@@ -377,20 +348,17 @@ void ReadLogits(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T*
 
 // HWY_EXPORT needs plain functions, not templates.
 // NOLINTBEGIN(bugprone-macro-parentheses): T is a type.
-#define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                              \
-  void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {     \
-    ExponentiateRows(args, row_max, row_sum, row_moment);                                                              \
-  }                                                                                                                    \
-  void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,          \
-                            double* sums) {                                                                            \
-    AddToColumns(args, count, weight, unit, sums);                                                                     \
-  }                                                                                                                    \
-  void MeasureTiles##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* factor, double const* weight, \
-                            double const* column_factor, float* of_rows, float* of_columns) {                          \
-    MeasureTiles(args, count, factor, weight, column_factor, of_rows, of_columns);                                     \
-  }                                                                                                                    \
-  void ReadLogits##Suffix(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest) {          \
-    ReadLogits(args, r, log_beta, row, largest);                                                                       \
+#define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
+  void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
+    ExponentiateRows(args, row_max, row_sum, row_moment);                                                          \
+  }                                                                                                                \
+  void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,      \
+                            double* sums, TileMeasure const* measure) {                                            \
+    measure != nullptr ? AddToColumns<T, true>(args, count, weight, unit, sums, measure)                           \
+                       : AddToColumns<T, false>(args, count, weight, unit, sums, nullptr);                         \
+  }                                                                                                                \
+  void ReadLogits##Suffix(StripeArgs<T> const& args, std::int64_t r, T const* log_beta, T* row, T* largest) {      \
+    ReadLogits(args, r, log_beta, row, largest);                                                                   \
   }
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)
@@ -407,8 +375,6 @@ HWY_EXPORT(ExponentiateRowsF32);
 HWY_EXPORT(ExponentiateRowsF64);
 HWY_EXPORT(AddToColumnsF32);
 HWY_EXPORT(AddToColumnsF64);
-HWY_EXPORT(MeasureTilesF32);
-HWY_EXPORT(MeasureTilesF64);
 HWY_EXPORT(ReadLogitsF32);
 HWY_EXPORT(ReadLogitsF64);
 
@@ -421,25 +387,14 @@ void exponentiate_rows(StripeArgs<double> const& args, double* row_max, double* 
   HWY_DYNAMIC_DISPATCH(ExponentiateRowsF64)(args, row_max, row_sum, row_moment);
 }
 template <>
-void add_to_columns(StripeArgs<float> const& args, std::int64_t count, double const* weight, double unit,
-                    double* sums) {
-  HWY_DYNAMIC_DISPATCH(AddToColumnsF32)(args, count, weight, unit, sums);
+void add_to_columns(StripeArgs<float> const& args, std::int64_t count, double const* weight, double unit, double* sums,
+                    TileMeasure const* measure) {
+  HWY_DYNAMIC_DISPATCH(AddToColumnsF32)(args, count, weight, unit, sums, measure);
 }
 template <>
-void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit,
-                    double* sums) {
-  HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
-}
-
-template <>
-void measure_tiles(StripeArgs<float> const& args, std::int64_t count, double const* factor, double const* weight,
-                   double const* column_factor, float* of_rows, float* of_columns) {
-  HWY_DYNAMIC_DISPATCH(MeasureTilesF32)(args, count, factor, weight, column_factor, of_rows, of_columns);
-}
-template <>
-void measure_tiles(StripeArgs<double> const& args, std::int64_t count, double const* factor, double const* weight,
-                   double const* column_factor, float* of_rows, float* of_columns) {
-  HWY_DYNAMIC_DISPATCH(MeasureTilesF64)(args, count, factor, weight, column_factor, of_rows, of_columns);
+void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit, double* sums,
+                    TileMeasure const* measure) {
+  HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums, measure);
 }
 
 template <>

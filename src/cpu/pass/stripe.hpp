@@ -97,18 +97,18 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 
+/// What each tile of a stripe over listed tiles holds: the largest of row_factor_r sum_j beta_j 2^(t_rj - row_max_r)
+/// over its rows, and the largest of column_factor_c sum_r weight_r 2^(t_rj - row_max_r) over its columns c =
+/// column(j). Rounding in T aside, the numbers are never too small. A call adds to `of_rows`, and raises `of_columns`.
+struct TileMeasure {
+  double const *row_factor, *column_factor;
+  double *of_rows, *of_columns;
+};
 /// column_sums_c += unit sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows for c = column(j);
-/// products are in T.
+/// products are in T. Also measures the tiles, unless `measure` is null.
 template <class T>
 void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
-                    double* column_sums);
-
-/// For each tile of kTilePoints columns of a stripe over listed tiles: the largest of factor_r sum_j beta_j 2^(t_rj -
-/// row_max_r) over its first `count` rows, and the largest of column_factor_c sum_r weight_r 2^(t_rj - row_max_r) over
-/// the columns c = column(j) of the tile. Not below the true ones but for rounding in T.
-template <class T>
-void measure_tiles(StripeArgs<T> const& args, std::int64_t count, double const* factor, double const* weight,
-                   double const* column_factor, float* of_rows, float* of_columns);
+                    double* column_sums, TileMeasure const* measure = nullptr);
 
 /// row_j = t_rj + log_beta_c for c = column(j) and whole panels, minus infinity at forbidden pairs; largest_g is the
 /// largest of each kLogitGroup of them. For passes with `logits`.
