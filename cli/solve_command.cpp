@@ -119,9 +119,11 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   };
   double const mass = std::max(report.mass, report.mass_b);
   print_line("marginal error", reached(Criterion::l1, report.marginal_error, mass));
-  if (report.left_out > 0)
-    print_line("left out", fmt::format("at most {:.2e} of the mass, and {:.2e} of that of a row or column",
-                                       report.left_out / mass, report.left_out_of_row));
+  if (report.left_out_of_row > 0) {
+    std::string const of_mass =
+        std::isnan(report.left_out) ? "" : fmt::format("at most {:.2e} of the mass, and ", report.left_out / mass);
+    print_line("left out", fmt::format("{}at most {:.2e} of any row or column", of_mass, report.left_out_of_row));
+  }
   if (options.criterion == Criterion::gradient)
     print_line("gradient norm", reached(Criterion::gradient, report.gradient_norm, mass));
   if (std::isfinite(report.penalty_a) || std::isfinite(report.penalty_b))

@@ -123,7 +123,8 @@ struct Report {
   /// nothing; NaN without a certificate.
   double left_out = 0;
   /// A row or a column of the plan lacks at most this part of its mass, and a row of P V this part of its mass times
-  /// max |V|: a twentieth of the tolerance where passes leave out pairs, otherwise 0 (docs/math.md, section 20).
+  /// max |V| (docs/math.md, section 20). Where passes may leave out pairs, a twentieth of the tolerance, at most 5e-4,
+  /// or 1e-8 for a tolerance of 0; elsewhere 0. It needs no certificate.
   double left_out_of_row = 0;
   int ranks = 1;  ///< Processes that shared the work: Context::distributed().
   struct {

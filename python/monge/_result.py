@@ -402,7 +402,7 @@ class OTResult(PlanResult):
     def __reduce__(self) -> Any:
         problem, potentials = self._problem.for_pickle(), self._float64_potentials()
         # The plan of the copy leaves out pairs if this one does, whatever `auto` chooses.
-        options = self._options | ({"method": "multiscale"} if self._report.left_out > 0 else {})
+        options = self._options | ({"method": "multiscale"} if self._report.left_out_of_row > 0 else {})
         return OTResult, (problem, options, self._reg_type, None, self._report, potentials)
 
     def __repr__(self) -> str:

@@ -29,7 +29,8 @@
 namespace monge {
 namespace {
 
-/// A search by trees, on the host, pays from this many pairs and up to this many dimensions. A GPU has fast passes.
+/// A search by trees, on the host, pays from this many pairs and up to this many dimensions. Beside a GPU it finds the
+/// candidates of exact transport.
 constexpr double kManyPairs = 1 << 22, kManyPairsOnDevice = 1.6e9;
 constexpr std::int64_t kMostDimensions = 5;
 
@@ -62,14 +63,14 @@ double unit_of(double range) {
 
 }  // namespace
 
-HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights, Device indices)
+HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights, bool may_search)
     : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})), weights_(weights) {
   // A new operator starts at f' = g' = 0, which is (s, t) for the user.
   shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
   shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
   entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
   std::optional<SearchCost> const cost = search_cost(backend, geometry);
-  if (!cost || indices.type != DeviceType::cpu) return;
+  if (!cost || !may_search) return;
   PointCloud const& clouds = clouds_of(geometry);
   std::vector<std::vector<double>> copies;
   MatrixView const x = on_host(backend, clouds.x, copies), y = on_host(backend, clouds.y, copies);
@@ -152,7 +153,8 @@ void transform_onto(Side side, Context const& context, Geometry const& geometry,
     std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
     validate_vector(out_name, out, size, context.device());
     validate_indices("argmin", argmin, size, 1, context.device());
-    HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)}, argmin.device);
+    HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)},
+                            backend.device().type == DeviceType::cpu);
     std::vector<double> const result = transform.nearest(side, std::move(potential), argmin);
     std::unique_ptr<Vector> const vector = transform.vectors().make(side);
     transform.vectors().read(result, *vector);

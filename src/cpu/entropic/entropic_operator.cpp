@@ -99,7 +99,10 @@ void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
     bool const is_first = has_new_tiles_;
     if (is_first) of_tiles_[1] = data_.potential(Side::columns).values();
     one_sweep(sweep);
-    if (is_first) of_tiles_[0] = data_.potential(Side::rows).values();
+    if (is_first) {
+      of_tiles_[0] = data_.potential(Side::rows).values();
+      tiles_eps_ = sweep.eps;
+    }
   }
   sweeps_of_tiles_ += count;
 }
@@ -132,7 +135,8 @@ void EntropicOperator<T>::take_tiles(Sweep const& sweep) {
   UpdateRule const rule = this->rule(Side::rows, sweep);
   std::vector<double> const& weight = data_.weight(Side::rows);
   std::span<double const> const shift = data_.costs->shift(Side::rows);
-  tiles_ = {};  // Before the memory of the next ones is taken.
+  tiles_eps_ = 0;  // No tiles serve if memory ends before they are complete.
+  tiles_ = {};     // Before the memory of the next ones is taken.
   tiles_ = sweep_tiles(data_, sweep.eps, workers_, [&](std::int64_t i, double old, double plus) {
     if (sweep.symmetric || weight[to_size(i)] == 0) return old;
     return rule.next(old, plus, shift[to_size(i)]);
@@ -140,7 +144,6 @@ void EntropicOperator<T>::take_tiles(Sweep const& sweep) {
   if (is_self()) tiles_.rows = CountedList(upper_tiles(*tiles_.rows));
   stripes_.use(*tiles_.rows);
   has_new_tiles_ = true;
-  tiles_eps_ = sweep.eps;
   sweeps_of_tiles_ = 0;
 }
 

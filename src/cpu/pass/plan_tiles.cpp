@@ -153,7 +153,8 @@ PassParts<T>::PassParts(PlanData<T> const& data, TileList const& tiles, Logits<T
       row_weight_(data.weight(Side::rows)),
       column_weight_(data.weight(Side::columns)),
       factor_(to_size(padded_to_panel<T>(std::ssize(column_weight_)))),
-      share_(data.ordering->truncation) {
+      share_(data.ordering->truncation),
+      bytes_(memory(), 2 * std::ssize(tiles.tile)) {
   for (std::size_t j = 0; j < column_weight_.size(); ++j) {
     if (column_weight_[j] > 0) factor_[j] = data.mass() * static_cast<double>(logits.beta[j]) / column_weight_[j];
   }

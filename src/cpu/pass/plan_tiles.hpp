@@ -75,7 +75,7 @@ class PassParts {
  public:
   /// `logits`: of the columns in this sweep.
   PassParts(PlanData<T> const& data, TileList const& tiles, Logits<T> const& logits);
-  /// The call of that name for a stripe, which it measures.
+  /// Calls cpu::add_to_columns() for a stripe, and measures its tiles.
   void add_to_columns(Workspace<T> const& work, std::int64_t first, std::int64_t count, double const* column_weight,
                       double* sums);
   /// The tiles without those that together hold at most Ordering::truncation of each row and of each column.
@@ -88,6 +88,7 @@ class PassParts {
   std::vector<double> factor_;  // From the sums of add_to_columns() to P_ij / b_j, padded to whole panels.
   double share_;
   TileParts parts_;
+  CountedBytes bytes_;
 };
 
 /// The tiles of a self problem on the diagonal and above.

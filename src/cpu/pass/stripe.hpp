@@ -97,9 +97,9 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 
-/// What each tile of a stripe over listed tiles holds: the largest of row_factor_r sum_j beta_j 2^(t_rj - row_max_r)
-/// over its rows, and the largest of column_factor_c sum_r weight_r 2^(t_rj - row_max_r) over its columns c =
-/// column(j). Rounding in T aside, the numbers are never too small. A call adds to `of_rows`, and raises `of_columns`.
+/// Upper bounds of what each tile of a stripe over listed tiles holds: of row_factor_r sum_j beta_j 2^(t_rj -
+/// row_max_r) for its rows, and of column_factor_c sum_r weight_r 2^(t_rj - row_max_r) for its columns c = column(j),
+/// but for rounding in T. In double the first is the sum of the maxima of two panels. Both are 0 before the call.
 struct TileMeasure {
   double const *row_factor, *column_factor;
   double *of_rows, *of_columns;

@@ -412,6 +412,10 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
     tiles_eps_ = sweeps_of_tiles_ = 0;  // No tiles serve if memory ends before they are complete.
     tiles_->find(potentials_, sweep);
   }
+  DeviceArray<double> softmins[2];  // Of the first sweep over new tiles. Memory may end here, but not after that sweep.
+  for (Side const side : swept_sides()) {
+    if (has_new_tiles) softmins[side_index(side)] = DeviceArray<double>(problem_.runtime, size(side));
+  }
   int const alone = has_new_tiles || apart ? 1 : 0;
   // The search took f as the next sweep leaves it and g as it is before this sweep.
   if (has_new_tiles) tiles_->keep(Side::columns, potentials_[1]);
@@ -420,7 +424,11 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   if (apart) settle(sweep);
   if (has_new_tiles) {
     tiles_->keep(Side::rows, potentials_[0]);
-    tiles_->thin();
+    for (Side const side : swept_sides()) {
+      SumArguments const sums = update_arguments(side, state(side).partials, state(side).half_step->work(), false).sums;
+      softmin_values(sums, {softmins[side_index(side)].data()}, problem_.runtime->stream());
+    }
+    tiles_->thin({softmins[0].data(), softmins[1].data()}, sweep.eps);
     tiles_eps_ = sweep.eps;
   }
   launch_sweeps(sweep, count - alone);

@@ -23,6 +23,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   ~EntropicOperator() override;
 
   Problem const& problem() const { return problem_; }
+  /// Of the sweeps, where they leave out pairs.
+  std::optional<PlanTiles> const& tiles() const { return tiles_; }
   /// Before sweeps: passes leave out pairs.
   void order(std::shared_ptr<Ordering const> ordering);
   CostSize cost_size() const override {

@@ -143,7 +143,7 @@ void PlanTiles::collect(std::span<Side const> marked) {
   for (Side const side : marked) find_reached_tiles(search(side), runtime->stream());
 }
 
-/// The bins of tiles that no pass measures say that the tile is needed.
+/// A tile that no pass measures has the bin kAboveBins, so it stays.
 void PlanTiles::start_measure() {
   std::int64_t const bins = squares_.size() * 32;
   if (bins > kMostBins) return;
@@ -164,7 +164,7 @@ void PlanTiles::start_measure() {
   }
 }
 
-void PlanTiles::thin() {
+void PlanTiles::thin(std::array<double const*, 2> const& softmins, double eps) {
   if (!listed_[0].measure.bins) return;
   cudaStream_t const stream = problem_.runtime->stream();
   MONGE_CUDA_TRY(cudaMemsetAsync(kept_squares_.data(), 0, to_size(squares_.size()) * sizeof(std::uint32_t), stream));
@@ -172,8 +172,8 @@ void PlanTiles::thin() {
   for (Side const side : sides()) {
     ListedTiles const& listed = listed_[side_index(side)];
     TileBits const& across = of(opposite(side)).bits;
-    thin_tiles({listed.rows.tiles(), listed.bits, across, listed.measure.bins, kept(listed.bits), kept(across),
-                problem_.ordering->truncation},
+    thin_tiles({listed.rows, listed.bits, across, listed.measure, softmins[to_size(side_index(side))],
+                kept(listed.bits), kept(across), problem_.ordering->truncation, eps},
                stream);
   }
   for (Side const side : sides()) {

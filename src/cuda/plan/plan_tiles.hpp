@@ -1,5 +1,6 @@
 // The tiles that passes over a plan take: for each side those of its rows' budgets, joined with the other side's.
 #pragma once
+#include <array>
 #include <span>
 
 #include "cuda/geometry/ordering.hpp"
@@ -26,7 +27,8 @@ class PlanTiles {
   /// The same for a sweep that begins with the rows. Softmins over these tiles measure them until thin().
   void find(Potentials const& potentials, Sweep const& sweep);
   /// After that sweep: leaves out the tiles that hold at most Ordering::truncation of each row and of each column.
-  void thin();
+  /// `softmins`: what its half-steps found, by side.
+  void thin(std::array<double const*, 2> const& softmins, double eps);
   /// Keeps the potentials of one side for which the tiles were found.
   void keep(Side side, DeviceVector const& potential);
   /// Whether the tiles of find() for sweeps still serve a sweep at these potentials. Waits.

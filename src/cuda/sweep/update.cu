@@ -163,6 +163,7 @@ struct SoftminRow {
     double sum;
     join_slots<T>(sums, i, reference, sum);
     out.plus[i] = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
+    if (out.reference == nullptr) return;
     out.reference[i] = static_cast<double>(reference);
     out.sum[i] = sum;
   }

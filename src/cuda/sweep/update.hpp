@@ -67,8 +67,8 @@ void translate(TranslationArguments const& arguments, Queue const& queue);
 /// sum relative to it.
 struct SoftminValues {
   double* plus;
-  double* reference;
-  double* sum;
+  double* reference = nullptr;  // Both null: not wanted.
+  double* sum = nullptr;
 };
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream);
 

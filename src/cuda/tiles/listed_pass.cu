@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kThreads) listed_kernel(ListedArguments const 
     double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
     row_logit = stores ? arguments.row_logits[point] + constant : kEmptyLogit<double>;
   }
-  // A sum of the row times 2^-row_lse is at most its part of the whole sum.
+  // Parts of the row are relative to 2^row_lse.
   [[maybe_unused]] double row_lse = kInfinity;
   Measure const& measure = tiles.measure;
   if constexpr (kSums == Sums::softmin) {

@@ -61,13 +61,14 @@ struct Expansion {
   friend bool operator==(Expansion const&, Expansion const&) = default;
 };
 
-/// Softmins measure the listed tiles: for each one they write the bin (bin_of_bound()) of the largest part of the sum
-/// of a row that lies in it. Tiles of expanded blocks are not measured.
+/// Softmins measure the listed tiles: for each one they write the bin (bin_of_bound()) of the largest part of a row's
+/// sum that lies in it, relative to the sum that `plus` stands for. Tiles of expanded blocks are not measured.
 struct Measure {
-  unsigned char* bins = nullptr;                  // For each bit of each marked square; null: passes do not measure.
-  double const *plus = nullptr, *norm = nullptr;  // An upper bound of the softmin of each row, by the caller's numbers.
-  int columns = 1;                                // The number of the columns' side.
-  double top = 0;                                 // The logarithm of the truncation.
+  unsigned char* bins = nullptr;  // For each bit of each marked square; null: passes do not measure.
+  double const* plus = nullptr;   // About the softmin of each row, by the caller's numbers;
+  double const* norm = nullptr;   // PackedSide::norm of the rows, the same.
+  int columns = 1;                // The number of the columns' side.
+  double top = 0;                 // The logarithm of the truncation.
 
   friend bool operator==(Measure const&, Measure const&) = default;
 };

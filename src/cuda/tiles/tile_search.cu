@@ -317,8 +317,17 @@ __global__ void __launch_bounds__(kSearchThreads) thin_kernel(__grid_constant__ 
   start_next_kernel();
   wait_for_previous_kernel();
   TileBits const &bits = arguments.bits, &across = arguments.across;
-  if (search_warp() >= arguments.row_tiles) return;
+  if (search_warp() * kTilePoints >= arguments.rows.size) return;
   int const tile = static_cast<int>(search_warp()), row_word = tile / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  // The least sum of a row, as parts are relative to it. Rows without a number have all their tiles.
+  int const place = tile * static_cast<int>(kTilePoints) + lane;
+  double sum = kInfinity;
+  if (place < arguments.rows.size) {
+    int const point = arguments.rows.point[place];
+    sum = exp((arguments.measure.plus[point] - arguments.softmin[point]) / arguments.eps);
+    if (!(sum >= 0)) sum = 0;
+  }
+  double const least = -warp_max(-sum);
   unsigned* const histogram = histograms[threadIdx.x / 32];
   for (int k = lane; k < kBoundBins; k += 32) histogram[k] = 0;
   __syncwarp();
@@ -330,7 +339,7 @@ __global__ void __launch_bounds__(kSearchThreads) thin_kernel(__grid_constant__ 
            marks &= marks - 1, ++square) {
         std::int64_t const row = square * 32 + tile % 32;
         bool const is_listed = bits.squares[row] >> lane & 1u;
-        visit(k * 32 + __ffs(static_cast<int>(marks)) - 1, square, is_listed, arguments.bins[row * 32 + lane]);
+        visit(k * 32 + __ffs(static_cast<int>(marks)) - 1, square, is_listed, arguments.measure.bins[row * 32 + lane]);
       }
     }
   };
@@ -338,7 +347,7 @@ __global__ void __launch_bounds__(kSearchThreads) thin_kernel(__grid_constant__ 
     if (is_listed && bin != kAboveBins) atomicAdd(histogram + bin, 1u);
   });
   __syncwarp();
-  int const first_out = first_bin_out(histogram, log2(arguments.share), arguments.share);
+  int const first_out = first_bin_out(histogram, arguments.measure.top, arguments.share * least);
   for_squares([&](int word, std::int64_t square, bool is_listed, unsigned char bin) {
     bool const is_kept = is_listed && (bin == kAboveBins || bin < first_out);
     unsigned const kept = __ballot_sync(kAllLanes, is_kept);
@@ -408,7 +417,7 @@ void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream) {
 }
 
 void thin_tiles(ThinArguments const& arguments, cudaStream_t stream) {
-  launch_chained(thin_kernel, divided_up(arguments.row_tiles, kSearchWarps), kSearchThreads, 0, stream, arguments);
+  launch_chained(thin_kernel, divided_up(arguments.rows.tiles(), kSearchWarps), kSearchThreads, 0, stream, arguments);
 }
 
 void find_lack(LackArguments const& arguments, cudaStream_t stream) {

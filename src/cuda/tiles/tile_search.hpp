@@ -68,13 +68,15 @@ void count_squares(CountArguments const& arguments, int lists, cudaStream_t stre
 /// Finds the tiles of columns that the rows of each tile may need, in marked squares.
 void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
 
-/// Leaves the tiles of the rows out that hold least, as they were measured: of each row at most `share` in total.
+/// Leaves out, for each tile of rows, the listed tiles that hold least by the measure: together at most `share` of each
+/// row.
 struct ThinArguments {
-  int row_tiles;
+  OrderedPoints rows;
   TileBits bits, across;              // The present lists of this side and of the other one, which may be the same.
-  unsigned char const* bins;          // Measure::bins of this side.
+  Measure measure;                    // What the last softmin over the list wrote;
+  double const* softmin;              // its result, by the caller's numbers.
   std::uint32_t *kept, *kept_across;  // What the rows need is added to these squares, which replace those of the lists.
-  double share;
+  double share, eps;
 };
 void thin_tiles(ThinArguments const& arguments, cudaStream_t stream);
 
