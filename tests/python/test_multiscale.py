@@ -35,7 +35,7 @@ def test_rows_and_columns_lack_what_the_report_says():
     for axis in (0, 1):
         part = (lacks.sum(axis) / whole.sum(axis)).max()
         assert 0 < part <= result.report.left_out_of_row == 1e-3 / 20
-    v = RANDOM.choice([-1.0, 1.0], len(Y))
+    v = np.random.default_rng(1).choice([-1.0, 1.0], len(Y))
     assert (abs(lacks @ v) <= result.report.left_out_of_row * whole.sum(1)).all()
 
 
