@@ -63,7 +63,8 @@ double unit_of(double range) {
 
 }  // namespace
 
-HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights, bool may_search)
+HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights,
+                             bool may_search)
     : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})), weights_(weights) {
   // A new operator starts at f' = g' = 0, which is (s, t) for the user.
   shift_of_rows_ = filled(entropic_->size(Side::rows), 0);

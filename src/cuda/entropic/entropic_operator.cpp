@@ -412,7 +412,8 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
     tiles_eps_ = sweeps_of_tiles_ = 0;  // No tiles serve if memory ends before they are complete.
     tiles_->find(potentials_, sweep);
   }
-  DeviceArray<double> softmins[2];  // Of the first sweep over new tiles. Memory may end here, but not after that sweep.
+  // What the first sweep over new tiles finds. Memory may end here, but not after that sweep.
+  DeviceArray<double> softmins[2];
   for (Side const side : swept_sides()) {
     if (has_new_tiles) softmins[side_index(side)] = DeviceArray<double>(problem_.runtime, size(side));
   }

@@ -23,7 +23,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   ~EntropicOperator() override;
 
   Problem const& problem() const { return problem_; }
-  /// Of the sweeps, where they leave out pairs.
+  /// The tiles of the sweeps, where these leave out pairs.
   std::optional<PlanTiles> const& tiles() const { return tiles_; }
   /// Before sweeps: passes leave out pairs.
   void order(std::shared_ptr<Ordering const> ordering);
