@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import re
-from importlib import metadata
 from typing import Any
 
 OLDEST = {"scikit-learn": "1.6", "torch": "2.6", "jax": "0.4.35", "cupy": "13.0"}
@@ -48,6 +47,7 @@ def refuse_old(package: str, user: str, version: str) -> None:
 def require(module: str, user: str) -> None:
     """ImportError if the package that `user` needs is missing or too old. An old one is not imported."""
     package = EXTRAS[module][0]
+    metadata = importlib.import_module("importlib.metadata")  # Not above: it takes half as long as the rest of Monge.
     with contextlib.suppress(metadata.PackageNotFoundError):
         refuse_old(package, user, metadata.version(package))
     imported(module, user)

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import types
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -52,9 +53,9 @@ def test_a_module_without_metadata_is_taken(module, monkeypatch):
     """It is a stand-in for the documents."""
 
     def version(name):
-        raise _versions.metadata.PackageNotFoundError(name)
+        raise metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr(_versions.metadata, "version", version)
+    monkeypatch.setattr(metadata, "version", version)
     monkeypatch.setitem(sys.modules, module, types.ModuleType(module))
     _versions.require(module, "monge.jax")
 
