@@ -47,7 +47,7 @@ def refuse_old(package: str, user: str, version: str) -> None:
 def require(module: str, user: str) -> None:
     """ImportError if the package that `user` needs is missing or too old. An old one is not imported."""
     package = EXTRAS[module][0]
-    metadata = importlib.import_module("importlib.metadata")  # Not above: it takes half as long as the rest of Monge.
+    metadata = importlib.import_module("importlib.metadata")  # Here, as its import takes half as long as the rest of Monge.
     with contextlib.suppress(metadata.PackageNotFoundError):
         refuse_old(package, user, metadata.version(package))
     imported(module, user)

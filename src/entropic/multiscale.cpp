@@ -26,7 +26,7 @@ constexpr double kWorthwhile = 0.25;
 /// least one from kLeastPart on that leaves at most the fraction kCheap of the pairs.
 constexpr double kLeastPart = 0.5 / std::numbers::sqrt2, kCheap = 1. / 64;
 /// The relative marginal error at which a stage ends: its potentials are continued in eps, which amplifies errors. At
-/// the last eps it is a fraction of the tolerance, or kLeastError: smaller errors save no passes over all points.
+/// the last eps it is a fraction of the tolerance, at least kLeastError. Smaller errors save no passes over all points.
 constexpr double kStageError = 3e-4, kLastStage = 0.25, kLeastError = 3e-5;
 /// The most passes of a stage, whose potentials need not be right.
 constexpr int kStagePasses = 300;

@@ -29,8 +29,8 @@
 namespace monge {
 namespace {
 
-/// A search by trees, on the host, pays from this many pairs and up to this many dimensions. Beside a GPU it finds the
-/// candidates of exact transport.
+/// A search by trees, on the host, pays from this many pairs and up to this many dimensions. If the problem is on a
+/// GPU, exact transport searches, and c_transform() takes passes.
 constexpr double kManyPairs = 1 << 22, kManyPairsOnDevice = 1.6e9;
 constexpr std::int64_t kMostDimensions = 5;
 

@@ -18,8 +18,8 @@ inline std::vector<double> filled(std::int64_t size, double value) {
 
 class HardTransform {
  public:
-  /// A point takes part if its weight is positive, whatever the weight. `may_search`: trees are allowed, on the host;
-  /// the indices of nearest() then lie there. Throws Error as c_transform() does.
+  /// A point takes part if its weight is positive, whatever the weight. `may_search`: nearest() may search trees, on
+  /// the host. Its indices then lie in host memory. Throws Error as c_transform() does.
   HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights, bool may_search = true);
 
   /// For each i of `side` the j with the least C_ij - potential_j, in this order: size(side) x k, k = indices.columns.

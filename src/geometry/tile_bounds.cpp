@@ -292,20 +292,12 @@ TileList thinned(TileList const& list, TileParts const& parts, double share, std
   auto const count = [](unsigned char bin, Counts& counts) {
     if (bin != kAboveBins) ++counts[bin];
   };
-  // The first bin of those that are left out. Each member of a bin is at most its upper end.
-  auto const first_out = [&](Counts const& counts, double room) {
-    int first = kBoundBins;
-    for (double sum = 0; first > 0; --first) {
-      sum += counts[to_size(first - 1)] * share * std::exp2(-static_cast<double>(first - 1) / kBoundBinsOfTwo);
-      if (!(sum <= room)) break;
-    }
-    return first;
-  };
+  double const top = std::log2(share);
   std::vector<Counts> of_columns(column_room.size());
   for (std::size_t k = 0; k < list.tile.size(); ++k) count(parts.of_columns[k], of_columns[to_size(list.tile[k])]);
   std::vector<int> out_of_columns;
   for (std::size_t column = 0; column < column_room.size(); ++column)
-    out_of_columns.push_back(first_out(of_columns[column], column_room[column]));
+    out_of_columns.push_back(first_bin_out(of_columns[column].data(), top, column_room[column]));
   TileList result;
   result.begin.reserve(list.begin.size());
   result.tile.reserve(list.tile.size());  // Memory that is never written takes no room.
@@ -313,13 +305,13 @@ TileList thinned(TileList const& list, TileParts const& parts, double share, std
     auto const begin = to_size(list.begin[to_size(row)]), end = to_size(list.begin[to_size(row) + 1]);
     Counts counts{};
     for (std::size_t k = begin; k < end; ++k) count(parts.of_rows[k], counts);
-    int const out = first_out(counts, share);
+    int const out = first_bin_out(counts.data(), top, share);
     for (std::size_t k = begin; k < end; ++k) {
       if (parts.of_rows[k] == kAboveBins || parts.of_rows[k] < out || parts.of_columns[k] == kAboveBins ||
           parts.of_columns[k] < out_of_columns[to_size(list.tile[k])])
         result.tile.push_back(list.tile[k]);
     }
-    // Passes want a tile for each row. A row without weight has none that counts.
+    // Passes need a tile for each tile of rows. Rows without weight need none.
     if (std::ssize(result.tile) == result.begin.back() && begin < end) result.tile.push_back(list.tile[begin]);
     result.begin.push_back(std::ssize(result.tile));
   }

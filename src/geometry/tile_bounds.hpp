@@ -123,8 +123,8 @@ TileList transposed(TileList const& list, std::int64_t tiles);
 struct TileParts {
   std::vector<unsigned char> of_rows, of_columns;
 };
-/// The list without the tiles that hold least: what is left out is at most `share` of the sum of each row, and
-/// `column_room` of that of each column of a tile.
+/// The list without the tiles that hold least. For each tile I of rows, the parts of rows in the tiles that are left
+/// out sum to at most `share`. For each tile J of columns, the parts of columns sum to at most column_room[J].
 TileList thinned(TileList const& list, TileParts const& parts, double share, std::span<double const> column_room);
 /// The tiles that are in either list.
 TileList joined(TileList const& first, TileList const& second);

@@ -42,6 +42,17 @@ MONGE_HOST_DEVICE inline int bin_of_bound(double log_bound, double top) {
   if (!(log_bound <= top)) return kAboveBins;
   return static_cast<int>(std::fmin((top - log_bound) * kBoundBinsOfTwo, kBoundBins - 1.0));
 }
+/// The members of this bin, and of the bins after it, sum to at most `room`, as each is at most the upper end of its
+/// bin. `counts`: the members of each bin.
+template <class Count>
+MONGE_HOST_DEVICE int first_bin_out(Count const* counts, double top, double room) {
+  int first = kBoundBins;
+  for (double sum = 0; first > 0; --first) {
+    sum += counts[first - 1] * std::exp2(top - static_cast<double>(first - 1) / kBoundBinsOfTwo);
+    if (!(sum <= room)) break;
+  }
+  return first;
+}
 /// Tiles that were found at some potentials serve for at most this number of sweeps, while the mean over the mass of
 /// exp(|f_now - f_then| / eps) - 1 is at most kServedMovement; a point adds at most kServedMovementOfPoint.
 inline constexpr int kServedSweeps = 10;

@@ -484,7 +484,8 @@ TEST_P(Truncation, sweeps_go_where_those_over_all_pairs_go) {
     auto const whole = make(test.problem, 0);
     Dense const dense(test.problem);
     Tolerance const tolerance(test.problem, eps, arithmetic(test.problem.d()));
-    // The first sweep is over new lists. The second one is over what it measured of them, which may lack as much again.
+    // The first sweep takes lists of bounds, which may lack the share. It measures their tiles. The second sweep leaves
+    // out the tiles that hold least, which may be the share once more.
     for (int const shares : {1, 2}) {
       SCOPED_TRACE(shares);
       Potentials const start = potentials_of(*listed);
@@ -503,7 +504,7 @@ TEST_P(Truncation, sweeps_go_where_those_over_all_pairs_go) {
   }
 }
 
-// In 8 dimensions boxes see nothing, but each point is near one of the other side.
+// In 8 dimensions the bounds of boxes leave out nothing. But each point has mass with few of the other side.
 TEST_P(Truncation, sweeps_leave_out_what_they_have_measured) {
   if (GetParam().device != DeviceType::cpu) GTEST_SKIP() << "tests/cuda/kept_tiles_test.cpp reads the lists";
   Random random(5);

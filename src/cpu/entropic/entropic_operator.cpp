@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "core/evaluation.hpp"
@@ -217,7 +218,8 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::fill(row_errors_.begin(), row_errors_.end(), ErrorSums{});
   std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
   column_sums_.clear();
-  if (has_new_tiles_ && !is_self()) tile_parts_.emplace(data_, *tiles_.rows, logits_);
+  std::optional<PassParts<T>> parts;  // The first sweep over new tiles measures them.
+  if (has_new_tiles_ && !is_self()) parts.emplace(data_, *tiles_.rows, logits_);
 
   stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
@@ -249,7 +251,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         if (is_self())
                           sums[i] += column_weight[r] * work.row_sum[to_size(r)] / static_cast<double>(logits_.beta[i]);
                       }
-                      if (tile_parts_) return tile_parts_->add_to_columns(work, first, count, column_weight, sums);
+                      if (parts) return parts->add_to_columns(work, first, count, column_weight, sums);
                       add_to_columns(args, count, column_weight, 1.0, sums);
                     });
 
@@ -257,11 +259,10 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                   of_threads(total_weights_), column_sums_.of_ranks()},
                  is_self());
   double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
-  if (tile_parts_ && std::isfinite(total_weight)) {
-    tiles_.rows = CountedList(tile_parts_->thinned(column_sums_.join()));
+  if (parts && std::isfinite(total_weight)) {
+    tiles_.rows = CountedList(parts->thinned(column_sums_.join()));
     stripes_.use(*tiles_.rows);
   }
-  tile_parts_.reset();
   ErrorSums const columns =
       update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
                      smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));

@@ -1,6 +1,5 @@
 // The entropic operator on the CPU, for any costs: a sweep is one pass over stripes of rows.
 #pragma once
-#include <optional>
 #include <vector>
 
 #include "cpu/pass/plan_tiles.hpp"
@@ -64,8 +63,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   bool has_new_tiles_ = false;  // Whether the next sweep is the first over these tiles.
   double tiles_eps_ = 0;        // The eps of sweeps over tiles_; 0: the tiles are of other passes.
   int sweeps_of_tiles_ = 0;
-  std::vector<double> of_tiles_[2];         // The potentials for which the tiles were found.
-  std::optional<PassParts<T>> tile_parts_;  // During the first sweep over new tiles.
+  std::vector<double> of_tiles_[2];  // The potentials for which the tiles were found.
   /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;
   std::vector<double> g_plus_, bounds_;

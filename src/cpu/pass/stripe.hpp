@@ -97,9 +97,11 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 
-/// Upper bounds of what each tile of a stripe over listed tiles holds: of row_factor_r sum_j beta_j 2^(t_rj -
-/// row_max_r) for its rows, and of column_factor_c sum_r weight_r 2^(t_rj - row_max_r) for its columns c = column(j),
-/// but for rounding in T. In double the first is the sum of the maxima of two panels. Both are 0 before the call.
+/// Two numbers for each tile J of columns of a stripe over listed tiles, exact but for rounding in T:
+///   of_rows      max_r row_factor_r sum_{j in J} beta_j 2^(t_rj - row_max_r)
+///   of_columns   max_{j in J} column_factor_c sum_r weight_r 2^(t_rj - row_max_r), c = column(j)
+/// In double a tile has two panels, and of_rows is the sum of the maxima of both, an upper bound. Both arrays are 0
+/// before the call.
 struct TileMeasure {
   double const *row_factor, *column_factor;
   double *of_rows, *of_columns;

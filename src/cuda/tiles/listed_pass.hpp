@@ -65,7 +65,7 @@ struct Expansion {
 /// sum that lies in it, relative to the sum that `plus` stands for. Tiles of expanded blocks are not measured.
 struct Measure {
   unsigned char* bins = nullptr;  // For each bit of each marked square; null: passes do not measure.
-  double const* plus = nullptr;   // About the softmin of each row, by the caller's numbers;
+  double const* plus = nullptr;   // A number near the softmin of each row, by the caller's numbers;
   double const* norm = nullptr;   // PackedSide::norm of the rows, the same.
   int columns = 1;                // The number of the columns' side.
   double top = 0;                 // The logarithm of the truncation.

@@ -244,17 +244,6 @@ __device__ __forceinline__ std::int64_t square_of(TileBits const& bits, int row_
   return bits.first[at] + __popc(bits.marks[at] & ((1u << column_word % 32) - 1));
 }
 
-/// The first bin of those that are left out, for a sum of at most `room`. Each member of a bin is at most its upper
-/// end.
-__device__ int first_bin_out(unsigned const* histogram, double top, double room) {
-  int first = kBoundBins;
-  for (double sum = 0; first > 0; --first) {
-    sum += histogram[first - 1] * exp2(top - static_cast<double>(first - 1) / kBoundBinsOfTwo);
-    if (!(sum <= room)) break;
-  }
-  return first;
-}
-
 __global__ void __launch_bounds__(kSearchThreads) reach_kernel(SearchArguments const arguments) {
   __shared__ unsigned histograms[kSearchWarps][kBoundBins];
   start_next_kernel();

@@ -72,10 +72,12 @@ void find_reached_tiles(SearchArguments const& arguments, cudaStream_t stream);
 /// row.
 struct ThinArguments {
   OrderedPoints rows;
-  TileBits bits, across;              // The present lists of this side and of the other one, which may be the same.
-  Measure measure;                    // What the last softmin over the list wrote;
-  double const* softmin;              // its result, by the caller's numbers.
-  std::uint32_t *kept, *kept_across;  // What the rows need is added to these squares, which replace those of the lists.
+  TileBits bits, across;  // The present lists of this side and of the other one, which may be the same.
+  Measure measure;        // What the last softmin over the list wrote;
+  double const* softmin;  // its result, by the caller's numbers.
+  // The squares of the new lists of both sides, zero before the first call. A call sets the bits of the tiles that the
+  // rows need.
+  std::uint32_t *kept, *kept_across;
   double share, eps;
 };
 void thin_tiles(ThinArguments const& arguments, cudaStream_t stream);
